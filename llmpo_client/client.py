@@ -135,16 +135,24 @@ class Client:
         return cast(types.Experiment, self._json("POST", "/experiments", body))
 
     def create_from_responses(
-        self, name: str, file: str | os.PathLike[str], *, columns: Mapping[str, str] | None = None
+        self,
+        name: str,
+        *files: str | os.PathLike[str],
+        columns: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> types.Imported:
-        """Create a draft on ready-made responses. ``columns``: roles of columns with other names."""
-        return self._import(file, columns, material="responses", name=name)
+        """Create a draft on ready-made responses: the files of one table, or of a run of another tool.
+
+        ``columns``: roles of columns with other names.
+        """
+        said = {"settings": json.dumps(settings)} if settings else {}
+        return self._import(files, columns, material="responses", name=name, **said)
 
     def create_from_votes(
         self, name: str, file: str | os.PathLike[str], *, columns: Mapping[str, str] | None = None
     ) -> types.Imported:
         """Create a paused experiment of past votes."""
-        return self._import(file, columns, material="votes", name=name)
+        return self._import([file], columns, material="votes", name=name)
 
     def add_votes(
         self,
@@ -160,7 +168,7 @@ class Client:
         as for a table that grows; ``"again"`` counts every vote of the file.
         """
         experiment = str(experiment_id)
-        return self._import(file, columns, material="votes", experiment=experiment, counted=counted)
+        return self._import([file], columns, material="votes", experiment=experiment, counted=counted)
 
     def status(self, experiment_id: int) -> types.Status:
         """The experiment with the dashboard's figures."""
@@ -410,13 +418,12 @@ class Client:
             offset += page_size
 
     def _import(
-        self, file: str | os.PathLike[str], columns: Mapping[str, str] | None, **fields: str
+        self, paths: Iterable[str | os.PathLike[str]], columns: Mapping[str, str] | None, **fields: str
     ) -> types.Imported:
-        """Upload a file, and wait until a worker has imported it."""
-        source = Path(file)
+        """Upload files, and wait until a worker has imported them."""
         roles = [f"{column}={role}" for column, role in (columns or {}).items()]
         # Whole: a request that is sent again needs all of it again, and the server takes a limited size.
-        files = {"file": (source.name, source.read_bytes())}
+        files = [("file", (path.name, path.read_bytes())) for path in map(Path, paths)]
         made = self._answer("POST", "/imports", data={**fields, "columns": roles}, files=files)
         path = f"/imports/{made['id']}"
         while made["state"] in {"waiting", "reading"}:

@@ -213,7 +213,12 @@ class Examples:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A policy whose responses were written elsewhere: there is nothing to set."""
+    """A level of policies whose responses were written elsewhere: there is nothing to set.
+
+    ``text``: what the name stands for, where it is shorter, such as the system text of then.
+    """
+
+    text: str = ""
 
 
 # The texts that variables of a task may fill.

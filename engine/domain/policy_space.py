@@ -51,6 +51,11 @@ def combinations(
     ]
 
 
+def name_of(combination: Sequence[str]) -> str:
+    """The names of a policy's levels as one text."""
+    return " · ".join(combination)
+
+
 def policy_space(kind: str, levels: Mapping[str, Sequence[str]], policies: Sequence[Combination]) -> Space:
     """The space that the engine assumes, in the order of ``policies``. ``kind``: an ``Experiment.Space``.
 
@@ -101,7 +106,7 @@ def names_of(levels: Mapping[str, Sequence[str]], policies: Sequence[Combination
     """The names of all policies, by index."""
     varies = [len(names) > 1 for names in levels.values()]
     told = [
-        " · ".join(level for level, shown in zip(combination, varies, strict=True) if shown)
+        name_of([level for level, shown in zip(combination, varies, strict=True) if shown])
         for combination in policies
     ]
     # Two may read alike where the name of a level has a dot in it.

@@ -71,9 +71,14 @@ class GoldSpec:
 
 @dataclass(frozen=True)
 class ReadyMade:
-    """A response that was written elsewhere: for the task at this position, by the policy of this name.
+    """A response that was written elsewhere, for the task at this position.
 
-    ``finish_reason`` is one of `engine.domain.replies.Finish`, or empty.
+    Attributes
+    ----------
+    policy
+        The names of its levels, one per factor, joined as :func:`engine.domain.policy_space.name_of` does.
+    finish_reason
+        One of `engine.domain.replies.Finish`, or empty.
     """
 
     task: int
@@ -88,8 +93,8 @@ class ExperimentSpec:
     """Everything an experiment is made of.
 
     The policies are the product of the factors' levels, less the combinations that the setting ``excluded``
-    names. ``ready_made``: for an experiment whose responses are imported; its one factor, of the kind
-    "imported", has the policies as levels.
+    names. ``ready_made``: for an experiment whose responses are imported; its factors are of the kind
+    "imported".
     """
 
     name: str

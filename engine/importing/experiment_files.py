@@ -118,7 +118,7 @@ def read_experiment(
             name=parts["name"].text(),
             factors=_factors(parts, answers),
             tasks=tasks,
-            settings=_settings(parts) | ({"responses": "imported"} if answers else {}),
+            settings=(answers.settings if answers else {}) | _settings(parts),
             gold=[_gold(entry) for entry in parts["gold"].items()] if "gold" in parts else [],
             ready_made=_placed(answers, tasks, parts) if answers else (),
         ),
@@ -176,7 +176,7 @@ def _settings(parts: dict[str, Entry]) -> dict[str, Any]:
 
 def _factors(parts: dict[str, Entry], answers: Answers | None) -> list[FactorSpec]:
     if "factors" not in parts:
-        return [factor_of(answers.policies)] if answers else []
+        return answers.factors if answers else []
     factors = []
     for entry in parts["factors"].items():
         fields = _fields(entry, required=("name", "kind", "levels"))
@@ -297,7 +297,7 @@ def _answers(parts: dict[str, Entry], read_file: ReadFile | None, wishes: Wishes
         policies.setdefault(policy)
         texts = [fields[each].text() if each in fields else "" for each in _BESIDE]
         responses.append(ReadyMade(positions[prompt], policy, fields["response"].text(), *texts))
-    return Answers(list(policies), list(tasks.values()), responses)
+    return Answers([factor_of(policies)], list(tasks.values()), responses)
 
 
 def _placed(answers: Answers, tasks: list[TaskSpec], parts: dict[str, Entry]) -> list[ReadyMade]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.domain.specs import ReadyMade
 from engine.domain.wording import number
 from engine.importing.rows import Fault
 
@@ -29,10 +30,13 @@ class Findings:
         Faults that the other tool runs without a word; they refuse the file.
     notes
         Sentences about the whole file.
+    tool
+        The tool whose run it is; empty for a table of somebody's own.
     """
 
     slips: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    tool: str = ""
     _taken: Counter[str] = field(default_factory=Counter)
     _left: dict[tuple[str, str], list[str]] = field(default_factory=dict)
 
@@ -55,6 +59,19 @@ class Findings:
         """Note something about the whole file, once."""
         if sentence not in self.notes:
             self.notes.append(sentence)
+
+    def note_gaps(self, made: Sequence[ReadyMade]) -> None:
+        """Note what is missing for a comparison of these responses."""
+        by_task: dict[int, set[str]] = {}
+        for each in made:
+            by_task.setdefault(each.task, set()).add(each.policy)
+        single = sum(len(names) == 1 for names in by_task.values())
+        if single:
+            self.note(f"{number(single, 'task')} with answers of one policy alone, which compares nothing.")
+        if len({each.policy for each in made}) == 1:
+            self.note("One policy: bring answers of a second prompt or model.")
+        elif single == len(by_task):
+            self.note("No two policies share a task, so that nothing can be compared.")
 
     def n_taken(self, what: str) -> int:
         """The number of things of a kind that were taken."""

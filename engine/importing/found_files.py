@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.domain.limits import LEVELS
-from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade
-from engine.domain.wording import number
+from engine.domain.specs import ExperimentSpec, FactorSpec
 from engine.importing.findings import Findings
 from engine.importing.promptfoo_models import Wanted
 
@@ -63,17 +62,3 @@ class FoundFile:
             "systems": self.systems,
             "tasks": [task.prompt for task in self.spec.tasks[:3]],
         }
-
-
-def note_gaps(findings: Findings, made: Sequence[ReadyMade]) -> None:
-    """Note what is missing for a comparison of these responses."""
-    by_task: dict[int, set[str]] = {}
-    for each in made:
-        by_task.setdefault(each.task, set()).add(each.policy)
-    single = sum(len(names) == 1 for names in by_task.values())
-    if single:
-        findings.note(f"{number(single, 'task')} with answers of one policy alone, which compares nothing.")
-    if len({each.policy for each in made}) == 1:
-        findings.note("One policy: bring answers of a second prompt or model.")
-    elif single == len(by_task):
-        findings.note("No two policies share a task, so that nothing can be compared.")

@@ -12,14 +12,15 @@ from typing import Any
 
 from engine.domain.conversations import text_and_messages
 from engine.domain.limits import RESPONSES, TASKS
+from engine.domain.policy_space import name_of
 from engine.domain.replies import Finish
 from engine.domain.specs import ExperimentSpec, ReadyMade, TaskSpec
 from engine.domain.wording import number
 from engine.importing.findings import Findings
-from engine.importing.found_files import FoundFile, note_gaps
+from engine.importing.found_files import FoundFile
 from engine.importing.items import factor_of
+from engine.importing.mapping import ShortNames
 from engine.importing.messages import Asked, LeftOutError, answers_in, asked_in
-from engine.importing.promptfoo_models import LONGEST_NAME
 from engine.importing.promptfoo_templates import text_of
 from engine.importing.rows import ImportingError, storable
 
@@ -74,7 +75,7 @@ class Gathered:
     made: list[ReadyMade] = field(default_factory=list)
     systems: dict[str, None] = field(default_factory=dict)
     noted: Counter[str] = field(default_factory=Counter)
-    _names: dict[tuple[str, ...], str] = field(default_factory=dict)
+    _names: ShortNames = field(default_factory=ShortNames)
     _positions: dict[str, int] = field(default_factory=dict)
 
     def add(self, call: Call) -> None:
@@ -147,14 +148,8 @@ class Gathered:
 
     def name_of(self, parts: Sequence[str]) -> str:
         """The name of a policy: its parts, shortened, and told apart from others that are shortened alike."""
-        first, *others = (" ".join(each.split()) for each in parts)
-        key = (first or "a model without a name", *filter(None, others))
-        if key not in self._names:
-            whole = " · ".join(key)
-            name = whole if len(whole) <= LONGEST_NAME else f"{whole[: LONGEST_NAME - 1]}…"
-            short, taken = name[: LONGEST_NAME - 6], {*self._names.values()}
-            self._names[key] = name if name not in taken else f"{short} {len(taken) + 1}"
-        return self._names[key]
+        first, *others = parts
+        return self._names[name_of([first.strip() or "a model without a name", *filter(str.strip, others)])]
 
     def told(self, name: str, sample: Sample) -> FoundFile:
         """What a page shows before anything is stored; responses only where a policy gave some.
@@ -183,7 +178,7 @@ class Gathered:
                 self.findings.note(f"{number(n, 'response')} {which}.")
         if self.made:
             self.findings.take("task", len(tasks))
-            note_gaps(self.findings, self.made)
+            self.findings.note_gaps(self.made)
         return FoundFile(
             ExperimentSpec(
                 name=name[:200],

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
+from itertools import islice, product
 from typing import Any, TypeVar
 
 from engine.domain.conversations import Message, holds_more_than_text, read_messages, text_and_messages
-from engine.domain.limits import GOLD_ITEMS, RESPONSES, TASKS, Limit
+from engine.domain.limits import COMBINATIONS, GOLD_ITEMS, RESPONSES, TASKS, Limit
 from engine.domain.material_kinds import Material
+from engine.domain.policy_space import name_of
+from engine.domain.replies import Finish
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.domain.tags import distinct, read_tags
 from engine.domain.text_checks import TextCheck, read_checks
 from engine.domain.texts import is_blank
+from engine.domain.wording import number
 from engine.importing import warnings
+from engine.importing.findings import Findings
 from engine.importing.mapping import (
     IGNORE,
     RESPONSE,
@@ -24,6 +29,7 @@ from engine.importing.mapping import (
     VARIABLE,
     Columns,
     Roles,
+    ShortNames,
     cell_text,
     known_roles,
     paths_in,
@@ -80,22 +86,33 @@ class Wishes:
 USUAL = Wishes()
 
 
-def rows_in(given: str | Source, material: Material) -> Generator[Row | Fault]:
+def rows_in(
+    given: str | Source, material: Material, findings: Findings | None = None
+) -> Generator[Row | Fault]:
     """The rows of a text or of files, those of nested formats unfolded."""
     headings = HEADINGS if material == Material.TASKS else ()
     rows = given.rows(headings) if isinstance(given, Source) else rows_of_text(given, headings)
-    return unfolded(rows, material)
+    return unfolded(rows, material, findings)
 
 
 def records_in(
-    given: str | Source, roles: Roles, wishes: Wishes, limit: Limit, make: Callable[[Row], Sequence[T]]
+    given: str | Source,
+    roles: Roles,
+    wishes: Wishes,
+    limit: Limit,
+    make: Callable[[Row], Sequence[T]],
+    *,
+    findings: Findings | None = None,
 ) -> tuple[list[T], list[str]]:
     """The records that ``make`` makes of the rows, and a warning of the rows that are left out."""
-    with contextlib.closing(rows_in(given, roles.material)) as rows:
+    with contextlib.closing(rows_in(given, roles.material, None if roles.said else findings)) as rows:
         records = read(rows, make, limit)
     roles.check_all_found()
     if records.faults and not wishes.leave_out:
         raise FaultyRowsError(records)
+    if findings and findings.tool:
+        for fault in records.faults:
+            findings.leave("response", fault.message.rstrip("."), fault.place)
     return records.items, [f"{records.summary} The others are left out."] if records.faults else []
 
 
@@ -287,18 +304,44 @@ def write_gold(gold: Sequence[GoldSpec]) -> str:
 class Answers:
     """The content of a file of ready-made responses, and what somebody should know about it."""
 
-    policies: list[str]
+    factors: list[FactorSpec]
     tasks: list[TaskSpec]
     responses: list[ReadyMade]
     warnings: Sequence[str] = ()
+    findings: Findings = field(default_factory=Findings)
+
+    @property
+    def policies(self) -> list[str]:
+        """The policies with responses, in the order in which the file names them first."""
+        return list(dict.fromkeys(each.policy for each in self.responses))
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts that names of levels stand for, such as system texts."""
+        values = [value for factor in self.factors for value in factor.levels.values()]
+        return list(dict.fromkeys(value["text"] for value in values if value.get("text")))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What these responses say of the settings: combinations without any response are excluded."""
+        if message := COMBINATIONS.refusal(math.prod(len(factor.levels) for factor in self.factors)):
+            raise ImportingError.at("", message)
+        there = {*self.policies}
+        names = [factor.name for factor in self.factors]
+        excluded = [
+            dict(zip(names, levels, strict=True))
+            for levels in product(*(factor.levels for factor in self.factors))
+            if name_of(levels) not in there
+        ]
+        return {"responses": "imported"} | ({"excluded": excluded} if excluded else {})
 
     def spec(self, name: str) -> ExperimentSpec:
         """An experiment of this name on these responses."""
         return ExperimentSpec(
             name=name,
-            factors=[factor_of(self.policies)],
+            factors=self.factors,
             tasks=self.tasks,
-            settings={"responses": "imported"},
+            settings=self.settings,
             ready_made=self.responses,
         )
 
@@ -306,6 +349,37 @@ class Answers:
 def factor_of(policies: Iterable[str]) -> FactorSpec:
     """The factor of policies that were written elsewhere: a level for each."""
     return FactorSpec("Policy", "imported", {name: {} for name in policies})
+
+
+class Factors:
+    """The factors that columns name, with the levels in the order in which rows name them first."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, ShortNames] = {}
+        self._levels: dict[str, dict[str, dict[str, str]]] = {}
+
+    def policy(self, place: str, given: Mapping[str, Any]) -> str:
+        """The policy of a row, by the texts of its levels."""
+        if self._levels and self._levels.keys() != given.keys():
+            raise ImportingError.at(place, f"The factors are not {', '.join(self._levels)}, as before.")
+        levels = []
+        for factor, value in given.items():
+            has_text = isinstance(value, dict) and value.keys() == {"name", "text"}
+            name = value["name"] if has_text else value
+            said = text_in(place, factor, name, json_texts=True).strip()
+            if not said:
+                raise ImportingError.at(place, f"{factor} is empty. Name the level, or leave the row out.")
+            level = self._names.setdefault(factor, ShortNames())[said]
+            text = value["text"] if has_text else said if said != level else ""
+            self._levels.setdefault(factor, {})[level] = (
+                {"text": storable(text, place, factor)} if text else {}
+            )
+            levels.append(level)
+        return name_of(levels)
+
+    def specs(self) -> list[FactorSpec]:
+        """The factors. A level whose text is longer than its name keeps the text."""
+        return [FactorSpec(factor, "imported", levels) for factor, levels in self._levels.items()]
 
 
 def read_responses(
@@ -321,12 +395,18 @@ def read_responses(
     wishes = wishes or Wishes(columns or {})
     roles = Roles(Material.RESPONSES, wishes.columns)
     tasks: dict[str, TaskSpec] = {}
-    make = make_answers(roles, wishes, tasks)
-    responses, left_out = records_in(given, roles, wishes, RESPONSES, make)
+    factors, findings = Factors(), Findings()
+    make = make_answers(roles, wishes, tasks, factors)
+    responses, left_out = records_in(given, roles, wishes, RESPONSES, make, findings=findings)
+    if not responses and findings.tool:
+        raise ImportingError.at("", " ".join(["No response can be taken.", *findings.sentences()]))
     if not responses:
         raise nothing_in(
             given, "There are no responses here. The first line names task, policy and response."
         )
+    if findings.tool:
+        _tally(findings, responses, len(tasks))
+        left_out = [*findings.sentences()]
     prompts = list(tasks)
     policies = list(dict.fromkeys(each.policy for each in responses))
     texts = [each.response for each in responses]
@@ -340,14 +420,37 @@ def read_responses(
         *warnings.of_responses([(r.policy, prompts[r.task], r.response) for r in responses], policies),
         *warnings.unread(roles.unread),
     ]
-    return Answers(policies, list(tasks.values()), responses, found)
+    return Answers(factors.specs() or [factor_of(policies)], list(tasks.values()), responses, found, findings)
+
+
+def _tally(findings: Findings, responses: Sequence[ReadyMade], n_tasks: int) -> None:
+    """Count what was taken of another tool's run, and say what is missing for a comparison."""
+    for what, n in (
+        ("response", len(responses)),
+        ("task", n_tasks),
+        ("policy", len({each.policy for each in responses})),
+    ):
+        findings.take(what, n)
+    for which, n in (
+        ("cut at a limit on the length", sum(each.finish_reason == Finish.LENGTH for each in responses)),
+        ("with thinking, which is kept apart", sum(bool(each.thinking) for each in responses)),
+    ):
+        if n:
+            findings.note(f"{number(n, 'response')} {which}.")
+    findings.note_gaps(responses)
 
 
 def make_answers(
-    roles: Roles, wishes: Wishes, tasks: dict[str, TaskSpec] | None = None
+    roles: Roles,
+    wishes: Wishes,
+    tasks: dict[str, TaskSpec] | None = None,
+    factors: Factors | None = None,
 ) -> Callable[[Row], list[ReadyMade]]:
-    """What makes the responses of a row. ``tasks`` takes up the tasks, by their texts."""
+    """What makes the responses of a row. ``tasks`` takes up the tasks, by their texts, and ``factors`` the
+    levels.
+    """
     tasks = {} if tasks is None else tasks
+    factors = factors or Factors()
     places: dict[str, int] = {}
 
     def make(row: Row) -> list[ReadyMade]:
@@ -356,7 +459,8 @@ def make_answers(
         known = tasks.get(task.prompt)
         if known is not None and task.reference and known.reference not in {"", task.reference}:
             raise ImportingError.at(row.place, "This task has another reference in an earlier row.")
-        made = list(_of_row(row, values, roles, wishes, places.get(task.prompt, len(places))))
+        at = places.get(task.prompt, len(places))
+        made = list(_of_row(row, values, roles, wishes, factors=factors, task=at))
         places.setdefault(task.prompt, len(places))
         first = known or TaskSpec(task.prompt, messages=task.messages)
         tasks[task.prompt] = replace(
@@ -367,20 +471,27 @@ def make_answers(
     return make
 
 
-def _of_row(row: Row, values: Values, roles: Roles, wishes: Wishes, task: int) -> Iterator[ReadyMade]:
+def _of_row(
+    row: Row, values: Values, roles: Roles, wishes: Wishes, *, factors: Factors, task: int
+) -> Iterator[ReadyMade]:
     if roles.wide:
         for column, value in values.get("responses", {}).items():
             if value is not None:
                 text = text_in(row.place, column, value, json_texts=wishes.json_texts)
                 yield ReadyMade(task=task, policy=column, response=text)
         return
-    policy = policy_in(row, "policy", values)
+    combined = in_json(values.get("factors"))
+    is_combined = isinstance(combined, dict) and combined
+    policy = factors.policy(row.place, combined) if is_combined else policy_in(row, "policy", values)
     if RESPONSE not in values:
         raise NoColumnError.of(row, RESPONSE)
     response = values[RESPONSE]
     if response is None:
         raise ImportingError.at(row.place, "The response is empty. Write it, or leave the row out.")
-    yield ReadyMade(task, policy, text_in(row.place, RESPONSE, response, json_texts=wishes.json_texts))
+    text = text_in(row.place, RESPONSE, response, json_texts=wishes.json_texts)
+    beside = [str(values.get(role) or "") for role in ("thinking", "finish_reason")]
+    finish = beside[1] if beside[1] in {*Finish} else ""
+    yield ReadyMade(task, policy, text, storable(beside[0], row.place, "thinking"), finish)
 
 
 def policy_in(row: Row, role: str, values: Values) -> str:
@@ -422,7 +533,7 @@ def look(
     given: str | Source, material: Material, columns: Columns | None = None
 ) -> tuple[list[Column], list[Row | Fault]]:
     """The columns of a table, each with a guess at its roles, and the first rows. Only those are read."""
-    with contextlib.closing(rows_in(given, material)) as looked_at:
+    with contextlib.closing(rows_in(given, material, None if columns else Findings())) as looked_at:
         found = list(islice(looked_at, _LOOKED_AT))
     rows = [row for row in found if isinstance(row, Row)]
     whole = {name: None for row in rows for name in row.fields}

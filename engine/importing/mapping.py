@@ -16,7 +16,7 @@ from engine.importing.rows import ImportingError, Row, is_empty
 # Columns, or paths into their values such as data.outputs.a, each with its roles, joined by commas.
 Columns = Mapping[str, str]
 
-RESPONSE, VARIABLE, IGNORE = "response", "variable", "ignore"
+RESPONSE, FACTOR, VARIABLE, IGNORE = "response", "factor", "variable", "ignore"
 TASK_NAMES = ("task", "prompt", "input", "question", "instruction", "conversation", "messages")
 # An expected answer goes before an output, which may be a model's.
 _REFERENCE_NAMES = (
@@ -50,7 +50,14 @@ def _of_two(
 # By role the names that columns of it have, without case and marks, the one that is read first.
 _NAMES: Mapping[Material, Mapping[str, Sequence[str]]] = {
     Material.TASKS: _OF_TASKS,
-    Material.RESPONSES: {**_OF_TASKS, "policy": ("policy",), RESPONSE: (RESPONSE,)},
+    Material.RESPONSES: {
+        **_OF_TASKS,
+        "policy": ("policy",),
+        RESPONSE: (RESPONSE,),
+        "factors": ("factors",),
+        "thinking": ("thinking",),
+        "finish_reason": ("finishreason",),
+    },
     Material.VOTES: {
         "task": (*TASK_NAMES[:-1], "query", "messages"),
         **_of_two("policy", ("policy", "model", "system", "generator")),
@@ -75,12 +82,10 @@ _NAMES: Mapping[Material, Mapping[str, Sequence[str]]] = {
         "side_known": ("sideknown",),
     },
 }  # fmt: skip
-# AlpacaEval's outputs of one model: where all of these names are there, this is what they are.
-_OUTPUTS = {"instruction": "task", "output": RESPONSE, "generator": "policy"}
 # The roles that people may choose, those that some column must have, and guesses that people confirm.
 ROLES: Mapping[Material, Sequence[str]] = {
     Material.TASKS: ("task", f"task,{VARIABLE}", "reference", "tags", VARIABLE, IGNORE),
-    Material.RESPONSES: ("task", "policy", RESPONSE, "reference", "tags", IGNORE),
+    Material.RESPONSES: ("task", "policy", FACTOR, RESPONSE, "reference", "tags", IGNORE),
     Material.VOTES: (
         "task", "policy_a", "policy_b", "winner", "response_a", "response_b", "conversation_a",
         "conversation_b",
@@ -99,8 +104,9 @@ ALL_ROLES = tuple(
     dict.fromkeys(role for roles in ROLES.values() for each in roles for role in each.split(","))
 )
 # Several columns may have these.
-_MANY = {RESPONSE, VARIABLE, IGNORE}
+_MANY = {RESPONSE, FACTOR, VARIABLE, IGNORE}
 _LONGEST_VARIABLE = 90
+LONGEST_NAME = 100
 ABSENT = object()
 
 
@@ -134,6 +140,8 @@ def check_columns(columns: Columns) -> dict[str, str]:
                     "and only one can be. Choose another role for one of them.",
                 )
             seen[role] = column
+    if FACTOR in seen and sum(RESPONSE in roles.split(",") for roles in columns.values()) > 1:
+        raise ImportingError.at("", "In a wide table each column is a policy. Leave the role factor out.")
     return dict(columns)
 
 
@@ -188,6 +196,11 @@ class Roles:
         if self.wide:
             found = {column: self._found_at(row, column) for column in self.wide}
             values["responses"] = {column: value for column, value in found.items() if value is not ABSENT}
+        if chosen := [column for column, roles in self.said.items() if FACTOR in roles]:
+            found = {column: self._found_at(row, column) for column in chosen}
+            values["factors"] = {
+                column: "" if value in (None, ABSENT) else value for column, value in found.items()
+            }
         rest = self._rest(names, plan)
         if self.material == Material.TASKS:
             chosen = [column for column, roles in self.said.items() if VARIABLE in roles]
@@ -217,7 +230,7 @@ class Roles:
         plan: dict[str, list[str]] = {}
         for column, roles in self.said.items():
             for role in roles:
-                if role not in {VARIABLE, IGNORE} and not (role == RESPONSE and self.wide):
+                if role not in {FACTOR, VARIABLE, IGNORE} and not (role == RESPONSE and self.wide):
                     plan[role] = [column]
         known = known_roles(self.material, names)
         for name, role in known.items():
@@ -241,9 +254,6 @@ class Roles:
 
 def known_roles(material: Material, names: Iterable[str], *, guess: bool = False) -> Mapping[str, str]:
     """The columns whose names say their roles. ``guess``: also those that people are to confirm."""
-    names = list(names)
-    if material == Material.RESPONSES and _OUTPUTS.keys() <= {*names}:
-        return _OUTPUTS
     known = _by_name(material)
     guesses = _GUESSES if guess and material == Material.RESPONSES else {}
     found = {name: guesses.get(key := unmarked(name)) or known.get(key, "") for name in names}
@@ -307,10 +317,29 @@ def variable_names(*columns: str) -> Mapping[str, str]:
     return names
 
 
+class ShortNames(dict[str, str]):
+    """A name for each text, short enough for a policy or a level, and told apart by a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._taken: set[str] = set()
+
+    def __missing__(self, text: str) -> str:
+        whole = " ".join(text.split())
+        name = whole if len(whole) <= LONGEST_NAME else f"{whole[: LONGEST_NAME - 1]}…"
+        number = 1
+        while name in self._taken:
+            number += 1
+            name = f"{whole[: LONGEST_NAME - 6]} {number}"
+        self._taken.add(name)
+        self[text] = name
+        return name
+
+
 def missing_roles(roles: Iterable[str], material: Material) -> list[str]:
     """The roles that some column must have, and none of these has."""
     found = [role for each in roles for role in each.split(",")]
-    if found.count(RESPONSE) > 1:
+    if found.count(RESPONSE) > 1 or not {FACTOR, "factors"}.isdisjoint(found):
         found.append("policy")
     if {"conversation_a", "conversation_b"} <= {*found}:
         found.append("task")

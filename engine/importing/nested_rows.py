@@ -5,12 +5,15 @@ Files of other tools that only call their columns otherwise are in the table of 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
 from engine.domain import limits
 from engine.domain.material_kinds import Material
+from engine.importing import runs
+from engine.importing.findings import Findings
 from engine.importing.formula_cells import as_it_was
 from engine.importing.mapping import TASK_NAMES, known_roles, unmarked
 from engine.importing.rows import Fault, ImportingError, Row, in_json, is_empty
@@ -21,8 +24,15 @@ Reader = Callable[[Row], "list[Row] | None"]
 _KAGGLE = {"winner_model_a": "a", "winner_model_b": "b", "winner_tie": "tie"}
 
 
-def unfolded(rows: Iterable[Row | Fault], material: Material) -> Generator[Row | Fault]:
-    """The rows, those of a nested format as the rows that they hold."""
+def unfolded(
+    rows: Iterable[Row | Fault], material: Material, findings: Findings | None = None
+) -> Generator[Row | Fault]:
+    """The rows, those of a nested format as the rows that they hold.
+
+    ``findings``: also runs of other tools are wanted, and these say what is left out of one.
+    """
+    if material == Material.RESPONSES and findings is not None:
+        rows = runs.unfolded(rows, findings)
     for row in rows:
         if isinstance(row, Fault):
             yield row
@@ -316,8 +326,24 @@ def _kaggle(row: Row) -> list[Row] | None:
     return [Row(row.place, fields | {"winner": marked[0], "side_a": "left"})]
 
 
+def _of_a_model(row: Row) -> list[Row] | None:
+    """AlpacaEval's annotations, whose preference may lie between 1 and 2, and MT-Bench's judgments, whose
+    judge is a model with its prompt: votes of a model.
+    """
+    fields = row.fields
+    by_model = {"judged_by": "llm"} | dict(fields)
+    if isinstance(in_json(fields.get("judge")), list):
+        return [Row(row.place, by_model)]
+    if not fields.keys() >= {"generator_1", "generator_2", "preference"}:
+        return None
+    with contextlib.suppress(TypeError, ValueError):
+        preference = float(fields["preference"])
+        by_model["preference"] = "1.5" if preference == 1.5 else "1" if preference < 1.5 else "2"
+    return [Row(row.place, by_model)]
+
+
 _READERS: Mapping[Material, Sequence[Reader]] = {
     Material.TASKS: (_big_bench, _squad),
     Material.RESPONSES: (),
-    Material.VOTES: (_ours, _label_studio, _argilla, _kaggle),
+    Material.VOTES: (_ours, _label_studio, _argilla, _kaggle, _of_a_model),
 }

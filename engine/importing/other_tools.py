@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 
 from engine.importing.companion_files import Find, configurations_in, files_of, finder_in
 from engine.importing.found_files import FoundFile
 from engine.importing.gathered import WHOLE, Sample, gathered
+from engine.importing.items import Wishes, read_responses
 from engine.importing.promptfoo import configuration_in, read_configuration
 from engine.importing.promptfoo_results import read_results, results_in
 from engine.importing.reading_process import Source
+from engine.importing.rows import ImportingError
+from engine.importing.runs import tool_of
 from engine.importing.traffic import calls_in
 
 
@@ -21,7 +25,7 @@ def found_in(
     find: Find | None = None,
     sample: Sample = WHOLE,
 ) -> FoundFile | None:
-    """The configuration or the results that these files are; `None` of others.
+    """The run, configuration or results of another tool that these files are; `None` of others.
 
     ``find`` finds the files that a configuration names, which are those of the source unless it is given.
 
@@ -30,14 +34,32 @@ def found_in(
     ImportingError
         The files are another tool's and cannot be taken.
     """
+    if tool := _tool_of(source):
+        answers = read_responses(source, wishes=Wishes(leave_out=leave_out))
+        spec = answers.spec((name or f"Responses of {tool}")[:200])
+        return FoundFile(spec, answers.findings, len(answers.policies), systems=answers.texts)
     if (calls := calls_in(source)) is not None:
         return gathered(calls).told(name or "Traces and data of another tool", sample)
     files = files_of(source)
     found = configurations_in(files)
-    if len(files) == 1 and found and (answers := results_in(found[0][1])) is not None:
-        return read_results(answers, name=name)
+    if len(files) == 1 and found and (results := results_in(found[0][1])) is not None:
+        return read_results(results, name=name)
     for path, text in found:
         if (root := configuration_in(text)) is not None:
             finder = find or finder_in(files, posixpath.dirname(path))
             return read_configuration(root, find=finder, name=name, leave_out=leave_out)
     return None
+
+
+def _tool_of(source: Source) -> str:
+    """The tool whose run these files are; empty if they are none, or a description names them."""
+    if any(name.endswith((".yaml", ".yml")) for name in source.names):
+        return ""
+    if all(name.endswith((".csv", ".tsv", ".xlsx")) for name, _ in source.parts):
+        return ""
+    # Tables that cannot be read say so where they are read.
+    with contextlib.suppress(ImportingError), contextlib.closing(source.rows()) as rows:
+        first = next(rows, None)
+        if first is not None and (found := tool_of(first)):
+            return found[0]
+    return ""

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.domain.limits import CELL_CHARACTERS, RESPONSES
+from engine.domain.policy_space import name_of
 from engine.domain.specs import ExperimentSpec, ReadyMade, TaskSpec
 from engine.domain.texts import is_blank
 from engine.domain.variables import NAME
 from engine.domain.wording import number
 from engine.importing.findings import Findings
 from engine.importing.formula_cells import as_it_was
-from engine.importing.found_files import FoundFile, note_gaps
+from engine.importing.found_files import FoundFile
 from engine.importing.items import factor_of
-from engine.importing.promptfoo_models import LONGEST_NAME
+from engine.importing.mapping import ShortNames
 from engine.importing.promptfoo_templates import text_of
 from engine.importing.rows import ImportingError, storable
 from engine.importing.strict_json import loads
@@ -101,7 +102,7 @@ def read_results(answers: Sequence[_Answer], *, name: str = "") -> FoundFile:
     ):
         if n:
             findings.note(f"{number(n, 'response')} {which}.")
-    note_gaps(findings, made)
+    findings.note_gaps(made)
     return FoundFile(
         ExperimentSpec(
             name=(name or "Results of promptfoo")[:200],
@@ -116,17 +117,12 @@ def read_results(answers: Sequence[_Answer], *, name: str = "") -> FoundFile:
 
 
 def _labels(pairs: set[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """The name of each policy: its provider and its prompt, where these differ, shortened and told apart."""
-    labels: dict[tuple[str, str], str] = {}
-    for provider, prompt in sorted(pairs):
-        name = " · ".join(" ".join(each.split()) for each in (provider, prompt) if each) or "Policy"
-        short = first = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
-        number = 1
-        while short in labels.values():
-            number += 1
-            short = f"{first[: LONGEST_NAME - 4]} {number}"
-        labels[provider, prompt] = short
-    return labels
+    """The name of each policy: its provider and its prompt, where these differ."""
+    names = ShortNames()
+    return {
+        pair: names[name_of([" ".join(each.split()) for each in pair if each]) or "Policy"]
+        for pair in sorted(pairs)
+    }
 
 
 def _task_text(answer: _Answer) -> str:

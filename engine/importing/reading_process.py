@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import BoundedSemaphore, Timer
@@ -65,6 +65,11 @@ class Source:
     on_row: Callable[[int], None] = lambda n: None
 
     @property
+    def names(self) -> list[str]:
+        """The names of the files, and of those in an archive."""
+        return [each for name, data in self.parts for each in table_files.names_of(name, data)]
+
+    @property
     def is_plain(self) -> bool:
         """True if it is one text that could have been typed."""
         return len(self.parts) == 1 and table_files.is_plain(*self.parts[0])
@@ -74,7 +79,7 @@ class Source:
         """The text that :attr:`is_plain` speaks of."""
         return table_files.text_of(self.parts[0][1])
 
-    def rows(self, headings: Sequence[str] = ()) -> Iterator[Row | Fault]:
+    def rows(self, headings: Sequence[str] = ()) -> Generator[Row | Fault]:
         """The rows of all parts; where there are several, places begin with the part's name.
 
         ``headings`` are those of `table_files.rows_of_text`.
@@ -160,11 +165,14 @@ def source_at(path: Path, most: limits.Limit, sheet: str = "") -> Source:
     OSError
         There is no such file, or it cannot be read.
     """
+    path = path.resolve()
     paths = [path]
     if path.is_dir():
         found = (str(each.relative_to(path)) for each in path.rglob("*") if each.is_file())
         paths = [path / name for name in table_files.tables_in(found)]
-    return source_of(((each.name, io.BytesIO(each.read_bytes())) for each in paths), most, sheet)
+    # Of some tools the folder names the model.
+    files = ((each.relative_to(path.parent.parent).as_posix(), each) for each in paths)
+    return source_of(((name, io.BytesIO(each.read_bytes())) for name, each in files), most, sheet)
 
 
 def as_one(source: Source) -> tuple[str, bytes]:

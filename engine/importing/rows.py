@@ -70,10 +70,14 @@ class NoColumnError(ImportingError):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The named values of one row. Names are as the file writes them."""
+    """The named values of one row. Names are as the file writes them.
+
+    ``file``: the path of its file, within an archive that of the archive before it.
+    """
 
     place: str
     fields: Mapping[str, Any]
+    file: str = ""
 
 
 @dataclass

@@ -13,6 +13,7 @@ import io
 import json
 import os
 import re
+import struct
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -29,10 +30,17 @@ _GZIP, _ZIP, _PARQUET = b"\x1f\x8b", b"PK\x03\x04", b"PAR1"
 _ARROW = (b"\xff\xff\xff\xff", b"ARROW1\x00\x00")
 _WORKBOOK = "xl/workbook.xml"
 _TABLES = {".parquet", ".arrow", ".jsonl", ".json", ".csv", ".tsv", ".txt", ".xlsx"}
-# Files beside the rows of a data set, which say what it is. Our own exports end with the last one.
-_ABOUT = re.compile(r"(?:dataset_infos?|dataset_dict|state|.*\.manifest)\.json|cache-.*\.arrow")
+# Inspect's logs are archives.
+_ARCHIVES = {".zip", ".eval"}
+_HEADERS, _SAMPLES = {"header.json", "_journal/start.json"}, "samples/"
+# What a ZIP calls Zstandard, which the library does not unpack before Python 3.14.
+_ZSTANDARD = 93
+# Files beside the rows of a data set, which say what it is: of `datasets`, our own exports, and lm-eval.
+_ABOUT = re.compile(
+    r"(?:dataset_infos?|dataset_dict|state|.*\.manifest|results_\d{4}-[\dT.:-]+)\.json|cache-.*\.arrow"
+)
 # Names under which a JSON document holds its rows, and names that say that it is one row itself.
-_ROWS = ("data", "rows", "records", "votes", "items", "results", "examples")
+_ROWS = ("data", "rows", "records", "votes", "items", "results", "examples", "requests")
 _OF_A_ROW = {"task", "prompt", "input", "question", "instruction", "model_a", "policy_a"}
 DELIMITERS = (",", ";", "\t", "|")
 # A character that XML cannot hold, as workbooks write it.
@@ -180,6 +188,13 @@ def _json_rows(text: str) -> Found:
         line = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         yield Fault(line, _json_fault(error))
         return
+    if isinstance(document.get("eval"), dict):
+        # Inspect's log, in the order of its archives.
+        samples = document.pop("samples", None) or ()
+        yield _json_row("the header", document)
+        for number, sample in enumerate(samples, 1):
+            yield _json_row(f"sample {number}", sample)
+        return
     # Instruction Induction has its examples by number.
     by_number = document.get("examples") if isinstance(document.get("examples"), dict) else None
     rows = next((document[name] for name in _ROWS if isinstance(document.get(name), list)), by_number)
@@ -302,13 +317,10 @@ def _character(found: re.Match[str]) -> str:
 
 def _arrow_rows(data: bytes) -> Found:
     """The rows of Parquet and of Arrow."""
-    # Its own allocator reserves more address space than the limit leaves.
-    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
-    import pyarrow as pa
+    pa = _arrow()
     import pyarrow.parquet as pq
     from pyarrow import ipc
 
-    pa.set_cpu_count(1)
     try:
         source = pa.BufferReader(data)
         if data.startswith(_PARQUET):
@@ -336,6 +348,15 @@ def _arrow_rows(data: bytes) -> Found:
         ) from error
 
 
+def _arrow() -> Any:
+    # Its own allocator reserves more address space than the limit leaves.
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
+    import pyarrow as pa
+
+    pa.set_cpu_count(1)
+    return pa
+
+
 def _in_microseconds(batch: Any) -> Any:
     """The same rows with times that Python has; of nanoseconds, pyarrow would ask for pandas."""
     import pyarrow as pa
@@ -352,18 +373,20 @@ def _in_microseconds(batch: Any) -> Any:
 # ---------------------------------------------------------------- files
 
 
-def _files(name: str, data: bytes, most: int) -> Iterator[tuple[str, bytes]]:
-    """The table that a file is, or the tables of an archive, unpacked within the limit."""
+def _files(name: str, data: bytes, most: int, depth: int = 2) -> Iterator[tuple[str, bytes]]:
+    """The table that a file is, or the tables of an archive and of the archives in it, unpacked within the
+    limit. The path of an archive goes before those of its files.
+    """
     if data.startswith(_GZIP):
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
             data = packed.read(most + 1)
         name = name.removesuffix(".gz")
     if len(data) > most:
         raise _too_large(f"{name} is", most)
-    archive = zipfile.ZipFile(io.BytesIO(data)) if data.startswith(_ZIP) else None
-    if archive is None:
+    if not data.startswith(_ZIP):
         yield name, data
         return
+    archive = zipfile.ZipFile(io.BytesIO(data))
     if message := limits.ARCHIVE_FILES.refusal(len(archive.infolist())):
         raise ImportingError.at("", message)
     if sum(each.file_size for each in archive.infolist()) > most:
@@ -371,11 +394,38 @@ def _files(name: str, data: bytes, most: int) -> Iterator[tuple[str, bytes]]:
     if _WORKBOOK in archive.namelist():
         yield name, data
         return
+    if not depth:
+        raise ImportingError.at(name, "An archive lies in an archive of an archive. Unpack it first.")
     names = tables_in(each.filename for each in archive.infolist() if not each.is_dir())
+    if not _HEADERS.isdisjoint(names):
+        # The others repeat the samples, shortened.
+        names = [each for each in names if each in _HEADERS or each.startswith(_SAMPLES)]
     for each in names:
-        with archive.open(each) as packed:
-            for _, table in _files(each, packed.read(most + 1), most):
-                yield each, table
+        yield from _files(f"{name}/{each}", _unpacked(archive, each, most), most, depth - 1)
+
+
+def names_of(name: str, data: bytes) -> list[str]:
+    """The name of a file, or those of the files in an archive."""
+    with contextlib.suppress(zipfile.BadZipFile):
+        if data.startswith(_ZIP):
+            return zipfile.ZipFile(io.BytesIO(data)).namelist()
+    return [name]
+
+
+def _unpacked(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    """A file of an archive, cut above the limit."""
+    about = archive.getinfo(name)
+    if about.compress_type != _ZSTANDARD or archive.fp is None:
+        with archive.open(name) as packed:
+            return packed.read(most + 1)
+    archive.fp.seek(about.header_offset)
+    # The lengths of a name and of an extra field, which stand before the content.
+    lengths = struct.unpack("<26xHH", archive.fp.read(30))
+    archive.fp.seek(sum(lengths), os.SEEK_CUR)
+    pa = _arrow()
+    with pa.CompressedInputStream(pa.BufferReader(archive.fp.read(about.compress_size)), "zstd") as packed:
+        content: bytes = packed.read(most + 1)
+        return content
 
 
 def tables_in(names: Iterator[str]) -> list[str]:
@@ -384,7 +434,7 @@ def tables_in(names: Iterator[str]) -> list[str]:
     for name in names:
         path = PurePosixPath(name)
         hidden = any(part.startswith((".", "__")) for part in path.parts)
-        if _suffix(name) in _TABLES and not hidden and not _ABOUT.fullmatch(path.name):
+        if _suffix(name) in _TABLES | _ARCHIVES and not hidden and not _ABOUT.fullmatch(path.name):
             found.append(name)
     if not found:
         raise ImportingError.at(
@@ -425,7 +475,7 @@ def main() -> None:
     try:
         for row in _all_rows(asked):
             _tell(
-                {"row": (row.place, row.fields)}
+                {"row": (row.place, row.fields, row.file)}
                 if isinstance(row, Row)
                 else {"fault": (row.place, row.message)}
             )
@@ -458,8 +508,9 @@ def _all_rows(asked: dict[str, Any]) -> Found:
     if sum(len(data) for _, data in tables) > most:
         raise _too_large("The files are", most)
     columns: frozenset[str] = frozenset()
+    only = f"{asked['files'][0][0]}/" if len(asked["files"]) == 1 else ""
     for name, data in tables:
-        prefix = f"{name}, " if len(tables) > 1 else ""
+        prefix = f"{name.removeprefix(only)}, " if len(tables) > 1 else ""
         try:
             for row in _rows_of_file(name, data, asked["sheet"], asked["headings"]):
                 if isinstance(row, Row):
@@ -467,9 +518,12 @@ def _all_rows(asked: dict[str, Any]) -> Found:
                     if n_characters > 2 * most:
                         raise _too_large(f"{name} is", most)
                     columns = columns or frozenset(row.fields)
-                    if prefix and columns.isdisjoint(row.fields):
+                    # A log of Inspect has a header before its samples.
+                    if prefix and columns.isdisjoint(row.fields) and "eval" not in columns:
                         raise ImportingError.at("", "The columns are not those of the first file.")
-                yield replace(row, place=f"{prefix}{row.place}") if prefix else row
+                    yield replace(row, place=f"{prefix}{row.place}", file=name)
+                    continue
+                yield replace(row, place=f"{prefix}{row.place}")
         except ImportingError as error:
             raise ImportingError(
                 [Fault(f"{prefix}{f.place}".rstrip(", "), f.message) for f in error.faults]

@@ -160,7 +160,7 @@ def _rows_of_table(source: Source) -> Iterator[Placed]:
     """The rows of a table that has a tool's columns; cells hold JSON."""
     with contextlib.suppress(ImportingError), contextlib.ExitStack() as stack:
         found = source.rows()
-        stack.callback(found.close)  # type: ignore[attr-defined]
+        stack.callback(found.close)
         for row in found:
             if not isinstance(row, Row):
                 continue

@@ -5,9 +5,11 @@ from __future__ import annotations
 from django.db.models import Max
 
 from engine.domain.conversations import Message
+from engine.domain.policy_space import name_of
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.domain.text_checks import read_checks
 from engine.models import AuditEntry, Experiment, Response
+from engine.selectors.policies import combinations_of
 from engine.selectors.task_changes import tasks_present
 
 
@@ -69,9 +71,10 @@ def tasks_of(experiment: Experiment) -> list[TaskSpec]:
 
 def _ready_made(experiment: Experiment) -> list[ReadyMade]:
     responses = Response.objects.filter(policy__experiment=experiment).order_by("pk")
+    names = [*map(name_of, combinations_of(experiment))]
     return [
-        ReadyMade(*each)
-        for each in responses.values_list(
-            "task__position", "policy__levels__name", "text", "thinking", "finish_reason"
+        ReadyMade(task, names[policy], *rest)
+        for task, policy, *rest in responses.values_list(
+            "task__position", "policy__index", "text", "thinking", "finish_reason"
         )
     ]

@@ -10,6 +10,7 @@ from uuid import UUID
 from engine.domain.errors import EngineError
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES
 from engine.domain.material_kinds import Material
+from engine.domain.specs import ExperimentSpec
 from engine.importing.experiment_files import experiment_in
 from engine.importing.found_files import FoundFile
 from engine.importing.gathered import Sample
@@ -47,7 +48,8 @@ def wishes_of(upload: Upload) -> Wishes:
 
 
 def found_of(upload: Upload, **asked: Any) -> FoundFile | None:
-    """What the file of another tool holds, by these wishes and its own; `None` of another file.
+    """What the file of another tool holds, by these wishes and its own; `None` of another file, or if its
+    user has said what the columns are.
 
     Raises
     ------
@@ -55,6 +57,8 @@ def found_of(upload: Upload, **asked: Any) -> FoundFile | None:
         It cannot be taken as it is.
     """
     wishes = replace(wishes_of(upload), **asked)
+    if wishes.columns:
+        return None
     sample = Sample(wishes.sample, wishes.seed)
     return found_in(source_of_upload(upload), name=upload.name, leave_out=wishes.leave_out, sample=sample)
 
@@ -114,7 +118,7 @@ def _imported(upload: Upload) -> Experiment:
         if not told.compares:
             raise ImportingError.at("", " ".join(told.findings.notes))
         upload.found = {"rows": rows, "warnings": [*told.findings.sentences()]}
-        return create_experiment(spec=told.spec, by=upload.user, upload=upload)
+        return create_experiment(spec=_with_settings(told.spec, upload), by=upload.user, upload=upload)
     if upload.material == Material.EXPERIMENT:
         described = experiment_in(source)
         upload.found = {"rows": len(described.spec.tasks), "warnings": [*described.warnings]}
@@ -123,7 +127,8 @@ def _imported(upload: Upload) -> Experiment:
     if upload.material == Material.RESPONSES:
         answers = read_responses(source, wishes=wishes)
         upload.found = {"rows": len(answers.responses), "warnings": [*answers.warnings]}
-        return create_experiment(spec=answers.spec(upload.name), by=upload.user, upload=upload)
+        spec = _with_settings(answers.spec(upload.name), upload)
+        return create_experiment(spec=spec, by=upload.user, upload=upload)
     found = read_votes(source, wishes=wishes)
     upload.found = {"rows": len(found.votes), "warnings": [*found.warnings]}
     return store_votes(
@@ -134,3 +139,8 @@ def _imported(upload: Upload) -> Experiment:
         counted=upload.wishes.get("counted", ""),
         upload=upload,
     ).experiment
+
+
+def _with_settings(spec: ExperimentSpec, upload: Upload) -> ExperimentSpec:
+    """The description with the settings that came beside the file."""
+    return replace(spec, settings={**spec.settings, **upload.wishes.get("settings", {})})

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from engine.domain.errors import SpecError, WrongStateError
-from engine.domain.policy_space import Combination, combinations
+from engine.domain.policy_space import Combination, combinations, name_of
 from engine.domain.showings import Kind
 from engine.domain.specs import ExperimentSpec, ReadyMade
 from engine.models import (
@@ -120,6 +120,10 @@ def join(
     """
     had = combinations_of(experiment)
     spec, new = _described(experiment, levels, chosen, had, origin.index)
+    # With several factors a response names the new level alone.
+    added = {level for names in levels.values() for level in names}
+    full = {level: name_of(each) for each in new for level in added.intersection(each)}
+    responses = [replace(each, policy=full.get(each.policy, each.policy)) for each in responses]
     check_description(replace(spec, ready_made=[*spec.ready_made, *responses]))
     if experiment.state == Experiment.State.CONCLUDED:
         if losers_leave:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from engine.domain.errors import SpecError
+from engine.domain.policy_space import combinations, name_of
 from engine.domain.replies import Finish
 from engine.domain.specs import ExperimentSpec
 from engine.models import Experiment, Factor, Policy, Response, Task, clock
@@ -26,12 +27,11 @@ def check_ready_made(spec: ExperimentSpec) -> None:
         if spec.ready_made or Factor.Kind.IMPORTED in kinds:
             raise SpecError("Ready-made responses need the setting “responses: imported”.", ("responses",))
         return
-    if kinds != [Factor.Kind.IMPORTED]:
+    if set(kinds) != {Factor.Kind.IMPORTED}:
         raise SpecError(
             (
-                "With ready-made responses there must be one factor of the kind imported. Its levels are "
-                "the policies. Name the combinations in the column policy, such as “terse · T=0.7”, and "
-                "leave `factors` out."
+                "With ready-made responses all factors are of the kind imported. Give several columns the "
+                "role factor, or name the policies in one column, and leave `factors` out."
             ),
             ("factors",),
         )
@@ -40,7 +40,7 @@ def check_ready_made(spec: ExperimentSpec) -> None:
             "Two tasks are identical, so a ready-made response could belong to either. Remove one of them.",
             ("tasks",),
         )
-    policies = list(spec.factors[0].levels)
+    policies = policies_of(spec)
     answered: defaultdict[str, set[int]] = defaultdict(set)
     for response in spec.ready_made:
         if response.policy not in policies:
@@ -66,11 +66,20 @@ def check_ready_made(spec: ExperimentSpec) -> None:
             )
 
 
+def policies_of(spec: ExperimentSpec) -> list[str]:
+    """The names by which responses name the policies, by index."""
+    levels = {factor.name: list(factor.levels) for factor in spec.factors}
+    named = [*map(name_of, combinations(levels, spec.settings.get("excluded", ())))]
+    if len(set(named)) < len(named):
+        raise SpecError("Two policies read alike. Name a level without “ · ”.", ("factors",))
+    return named
+
+
 def ready_made_responses(
     spec: ExperimentSpec, policies: Sequence[Policy], tasks: Sequence[Task]
 ) -> Iterator[Response]:
     """The rows of the responses, as if they had been generated."""
-    places = dict(zip(spec.factors[0].levels, policies, strict=False)) if spec.ready_made else {}
+    places = dict(zip(policies_of(spec), policies, strict=False)) if spec.ready_made else {}
     now = clock.now()
     for number, each in enumerate(spec.ready_made):
         yield Response(

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from ninja import Field, Schema
 from ninja.orm import create_schema
-from pydantic import ConfigDict, field_validator, model_validator
+from pydantic import ConfigDict, Json, field_validator, model_validator
 
 from engine.core import Claim, StopReason
 from engine.domain.claim_settings import (
@@ -487,7 +487,7 @@ class ImportIn(Schema):
 
     material: Literal["responses", "votes", "experiment"] = Field(
         description="`experiment`: a description, or a configuration of promptfoo with the files that it "
-        "names. Its results are `responses`."
+        "names. Its results are `responses`, as are runs of other tools."
     )
     name: str = Field("", max_length=200, description="Name of the new experiment.")
     experiment: int | None = Field(
@@ -495,6 +495,9 @@ class ImportIn(Schema):
     )
     columns: list[str] = Field(
         [], description="COLUMN=ROLE for a column that has another name, as --map of the commands."
+    )
+    settings: Json[dict[str, Any]] = Field(
+        {}, description="Responses: settings of the experiment, an object in JSON, as in a description."
     )
     sheet: str = Field("", description="XLSX: the sheet to read; the first one unless given.")
     json_texts: bool = Field(
@@ -516,6 +519,8 @@ class ImportIn(Schema):
     def _has_a_target(self) -> Self:
         if self.experiment is None and not self.name.strip() and self.material != "experiment":
             raise ValueError("Give the name of the new experiment, or the experiment to add votes to.")
+        if self.settings and self.material != "responses":
+            raise ValueError("Settings go with responses; a description has its own.")
         if self.experiment is not None and self.material != "votes":
             raise ValueError("Only votes are added to an experiment. Give a name in its place.")
         return self

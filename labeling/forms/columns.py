@@ -19,6 +19,7 @@ ROLE_LABELS = {
     "tags": "Tags",
     "variable": "Variable",
     "policy": "Policy",
+    "factor": "Factor",
     "response": "Response",
     "policy_a": "Policy A",
     "policy_b": "Policy B",

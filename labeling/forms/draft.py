@@ -40,6 +40,7 @@ from engine.models import Connection, Experiment, Factor, User
 from engine.selectors import specs
 from engine.selectors.offered_models import Need, live_offers, models_of_workers
 from engine.services.drafts import check_name
+from engine.services.ready_made import policies_of
 from engine.sources.base import SourceError, Wanted
 from engine.sources.registry import build_source, source_names
 from labeling.forms.columns import ROLE_LABELS, Columns, fold, said_columns
@@ -425,7 +426,7 @@ class DraftEditor:
 
     @property
     def policies(self) -> list[str]:
-        return list(self.stored.factors[0].levels) if self.stored else []
+        return policies_of(self.stored) if self.stored else []
 
     def take_files(self, files: MultiValueDict[str, UploadedFile[Any]]) -> None:
         """Put uploaded tasks and gold items where they would have been typed."""
@@ -542,7 +543,12 @@ class DraftEditor:
     def outline(self) -> Outline | None:
         """The settings that a forecast depends on, or ``None`` while the page is incomplete."""
         if self.imported and self.stored:
-            levels, excluded = [len(self.stored.factors[0].levels)], []
+            stored = {factor.name: [*factor.levels] for factor in self.stored.factors}
+            levels, places = [*map(len, stored.values())], [*stored]
+            excluded = [
+                {places.index(name): stored[name].index(level) for name, level in each.items()}
+                for each in self.stored.settings["excluded"]
+            ]
         else:
             numbers = {row.id: {level.id: n for n, level in enumerate(row.levels)} for row in self.factors}
             levels = [len(row.levels) for row in self.factors]

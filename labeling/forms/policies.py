@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from django import forms
@@ -94,7 +95,7 @@ class ResponsesForm(forms.Form):
             )
         at = [places[task.prompt] for task in found.tasks]
         self.names = found.policies
-        self.responses = [ReadyMade(at[each.task], each.policy, each.response) for each in found.responses]
+        self.responses = [replace(each, task=at[each.task]) for each in found.responses]
         return self.cleaned_data
 
 

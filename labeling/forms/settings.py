@@ -295,7 +295,8 @@ class SettingsForm(_ModelForm):
             if stored_field.name in self.fields:
                 say_bounds(self.fields[stored_field.name], stored_field.validators)
         if imported:
-            for name in (*GROUPS["generation"], "space"):
+            several = experiment is not None and experiment.factors.count() > 1
+            for name in (*GROUPS["generation"], *(() if several else GROUPS["structure"])):
                 del self.fields[name]
 
     def clean_seed(self) -> int:

@@ -390,7 +390,11 @@ def test_a_language_model_gave_these_votes_where_a_column_or_somebody_says_so():
     assert found.warnings[0].startswith("1 vote of a language model")
     by_column = read_votes(lines(row | {"who": "llm"}), {"who": "judged_by"})
     assert by_column.votes[0].judge == Judge.LLM
-    assert votes(row)[0].judge == Judge.HUMAN
+    assert votes(row)[0].judge == Judge.LLM
+    assert [votes(row | {"preference": p})[0].winner for p in (1.2, 1.5, 1.51)] == ["a", "tie", "b"]
+    said = {"task": "T", "model_a": "P", "model_b": "Q", "winner": "model_a", "judge": ["gpt-4", "pair-v2"]}
+    assert votes(said)[0].judge == Judge.LLM
+    assert votes(said | {"judge": "expert_1"})[0].judge == Judge.HUMAN
 
 
 def test_votes_are_put_into_the_order_of_their_times():

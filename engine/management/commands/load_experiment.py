@@ -3,6 +3,7 @@
 import os
 from argparse import ArgumentParser
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from engine.importing.found_files import FoundFile
 from engine.importing.gathered import Sample
 from engine.importing.items import Wishes, tasks_and_warnings
 from engine.importing.other_tools import found_in
-from engine.importing.reading_process import source_at, source_of
+from engine.importing.reading_process import Source, source_at
 from engine.importing.rows import ImportingError
 from engine.importing.yaml_document import Entry
 from engine.management.column_options import add_map, message_about, wishes_of
@@ -42,7 +43,13 @@ class Command(BaseCommand):
     help = "Make a draft experiment from a YAML or JSON file, also promptfoo's (docs/experiment-files.md)."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("file", type=Path)
+        parser.add_argument(
+            "files",
+            type=Path,
+            nargs="+",
+            metavar="file",
+            help="a description, or the files (or folder) of a run of another tool",
+        )
         parser.add_argument("--start", action="store_true", help="start it at once")
         parser.add_argument(
             "--source",
@@ -55,11 +62,11 @@ class Command(BaseCommand):
         add_owner(parser)
         add_map(parser)
 
-    def handle(self, *args: Any, file: Path, owner: str | None, **options: Any) -> None:
-        user = owner_of(owner)
+    def handle(self, *args: Any, files: list[Path], owner: str | None, **options: Any) -> None:
+        user, file = owner_of(owner), files[0]
         wishes = wishes_of(options)
         if options["source"] == FILES:
-            described = self._read(file, wishes, options["sheet"])
+            described = self._read(files, wishes, options["sheet"])
         else:
             described = self._fetched(options["source"], file, wishes, options)
         if described is None:
@@ -91,21 +98,22 @@ class Command(BaseCommand):
             start(experiment_id=experiment.pk)
         return experiment
 
-    def _read(self, file: Path, wishes: Wishes, sheet: str) -> ExperimentFile | None:
-        """The description in the file; `None` of one of promptfoo's with fewer than two policies."""
+    def _read(self, files: list[Path], wishes: Wishes, sheet: str) -> ExperimentFile | None:
+        """The description in the files; `None` of one of another tool with fewer than two policies."""
+        file = files[0]
         try:
-            with file.open("rb") as opened:
-                source = source_of([(file.name, opened)], FILE_BYTES)
-                told = found_in(
-                    source,
-                    leave_out=wishes.leave_out,
-                    find=finder_below(file.parent),
-                    sample=Sample(wishes.sample, wishes.seed),
-                )
-                if told is not None:
-                    return self._told(told)
-                opened.seek(0)
-                text = description_in(opened, FILE_BYTES)
+            parts = [part for each in files for part in source_at(each, FILE_BYTES).parts]
+            told = found_in(
+                Source(parts, FILE_BYTES),
+                leave_out=wishes.leave_out,
+                find=finder_below(file.parent),
+                sample=Sample(wishes.sample, wishes.seed),
+            )
+            if told is not None:
+                return self._told(told)
+            if len(parts) > 1:
+                raise CommandError("These are no run of another tool. Give one description.")
+            text = description_in(BytesIO(parts[0][1]), FILE_BYTES)
             return read_experiment(
                 text,
                 read_file=lambda name: source_at(file.parent / name, FILE_BYTES, sheet),
