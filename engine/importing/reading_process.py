@@ -171,7 +171,8 @@ def source_at(path: Path, most: limits.Limit, sheet: str = "") -> Source:
         found = (str(each.relative_to(path)) for each in path.rglob("*") if each.is_file())
         paths = [path / name for name in table_files.tables_in(found)]
     # Of some tools the folder names the model.
-    files = ((each.relative_to(path.parent.parent).as_posix(), each) for each in paths)
+    above = path.parent if path.is_dir() else path.parent.parent
+    files = ((each.relative_to(above).as_posix(), each) for each in paths)
     return source_of(((name, io.BytesIO(each.read_bytes())) for name, each in files), most, sheet)
 
 

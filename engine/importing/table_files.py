@@ -12,6 +12,7 @@ import gzip
 import io
 import json
 import os
+import posixpath
 import re
 import struct
 import sys
@@ -508,9 +509,10 @@ def _all_rows(asked: dict[str, Any]) -> Found:
     if sum(len(data) for _, data in tables) > most:
         raise _too_large("The files are", most)
     columns: frozenset[str] = frozenset()
-    only = f"{asked['files'][0][0]}/" if len(asked["files"]) == 1 else ""
+    # Places need no folder that all of them are in.
+    shared = posixpath.commonpath([posixpath.dirname(f"/{name}") for name, _ in tables] or ["/"])
     for name, data in tables:
-        prefix = f"{name.removeprefix(only)}, " if len(tables) > 1 else ""
+        prefix = f"{posixpath.relpath(f'/{name}', shared)}, " if len(tables) > 1 else ""
         try:
             for row in _rows_of_file(name, data, asked["sheet"], asked["headings"]):
                 if isinstance(row, Row):

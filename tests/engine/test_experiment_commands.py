@@ -189,12 +189,13 @@ def test_the_documents_experiments_load(tmp_path):
     beside = {"more.csv": "prompt,reference\nTwo and two?,4\n"}
     answers = {
         "Frage": "Frage,GPT 4,Claude\nTea?,Yes,No\n",
+        "factor": "task,model,prompt,response\nTea?,A,Terse,1\nTea?,A,Warm,2\nTea?,B,Warm,3\n",
         "task": "task,policy,response\nTea?,A,Yes\nTea?,B,No\n",
     }
     examples = re.findall(r"```yaml\n(.*?)```", DOCUMENT, flags=re.DOTALL)
-    assert len(examples) == 3
+    assert len(examples) == 4
     for number, example in enumerate(examples):
-        columns = answers["Frage" if "columns:" in example else "task"]
+        columns = answers[next((name for name in answers if name in example), "task")]
         for name, text in (beside | {"answers.csv": columns, "experiment.yaml": example}).items():
             (tmp_path / name).write_text(text, encoding="utf-8")
         assert "is a draft" in run("load_experiment", str(tmp_path / "experiment.yaml"))
