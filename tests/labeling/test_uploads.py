@@ -188,11 +188,8 @@ def test_known_columns_are_shown_on_request_and_of_a_workbook_each_sheet(client)
 
 @pytest.mark.usefixtures("owner")
 def test_the_files_of_one_table_are_chosen_at_once(client):
-    """AlpacaEval's outputs of two models."""
     files = [
-        SimpleUploadedFile(
-            "outputs.json", json.dumps([{"instruction": "T", "output": m, "generator": m}]).encode()
-        )
+        SimpleUploadedFile("outputs.json", json.dumps([{"task": "T", "response": m, "policy": m}]).encode())
         for m in ("m1", "m2")
     ]
     imported(client, reverse("new_experiment"), {"name": "Mine", "responses": files})
