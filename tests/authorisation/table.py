@@ -393,7 +393,7 @@ TABLE: dict[str, Row] = {
         )
     },
     f"{_API}/events.jsonl": operation(get=watchers(403)),
-    "api/sources/<name>": operation(post=everybody(403) | {"superuser": 422}, body={"name": ""}),
+    "api/sources/<name>": operation(post=everybody(403) | {"superuser": 422}, body={"name": ""}, makes=True),
     "api/imports": operation(post=everybody(403) | {"superuser": 202}, body=_VOTES, makes=True),
     "api/imports/<upload_id>": Row(
         {"get": {"superuser": 200}, "delete": {"superuser": 204}},
