@@ -107,7 +107,10 @@ class TestImported:
         ("changes", "message"),
         [
             ({"settings": {}}, "the setting “responses: imported”"),
-            ({"factors": [FactorSpec("P", "prompt", {"A": {"text": ""}, "B": {"text": ""}})]}, "of the kind imported"),
+            (
+                {"factors": [FactorSpec("P", "prompt", {"A": {"text": ""}, "B": {"text": ""}})]},
+                "kind imported",
+            ),
             ({"tasks": [TaskSpec("One?")] * 3}, "Two tasks are identical"),
             ({"ready_made": [ReadyMade(0, "C", "x")]}, "which is not a policy"),
             ({"ready_made": []}, "no task in common"),

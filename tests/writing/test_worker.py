@@ -112,7 +112,11 @@ class TestAModel:
         later(300)
         assert not improvements_to_write(), "it has failed often"
 
-    def test_while_the_model_is_away_the_race_goes_on_with_the_children_that_there_are(self, annotator):
+    def test_while_the_model_is_away_the_race_goes_on_with_the_children_that_there_are(
+        self, annotator, monkeypatch
+    ):
+        # Both children beat the original always: one is promoted, the other goes on.
+        monkeypatch.setattr("tests.improving.TASTE", {"short": 50.0, "warm": 50.0, "asks": 0.0})
         reply = json.dumps({"proposals": [{"reason": "", "text": f"Be {how}."} for how in ("short", "warm")]})
 
         def once(asked):
