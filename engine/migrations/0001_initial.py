@@ -366,7 +366,7 @@ class Migration(migrations.Migration):
             name='Gate',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('key', models.CharField(help_text='Hash of the texts of both sides.', max_length=64)),
+                ('key', models.CharField(help_text='Hash of both sides, tasks, model, margin and risk.', max_length=64)),
                 ('challenge', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='gate', to='engine.experiment')),
                 ('experiment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='gates', to='engine.experiment')),
             ],

@@ -25,7 +25,7 @@ class Gate(models.Model):
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="gates")
     challenge = models.OneToOneField(Experiment, models.CASCADE, related_name="gate")
-    key = models.CharField(max_length=64, help_text="Hash of the texts of both sides.")
+    key = models.CharField(max_length=64, help_text="Hash of both sides, tasks, model, margin and risk.")
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["experiment", "key"], name="gate_once"),)

@@ -17,7 +17,18 @@ from engine.domain.policy_space import Combination, combinations
 from engine.domain.secret_draws import new_seed
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.domain.variables import VariableError
-from engine.models import AuditEntry, Experiment, Gate, GateCommit, Level, MainText, Membership, User, clock
+from engine.models import (
+    AuditEntry,
+    Experiment,
+    Gate,
+    GateCommit,
+    GroupRole,
+    Level,
+    MainText,
+    Membership,
+    User,
+    clock,
+)
 from engine.selectors import gates as selectors
 from engine.selectors import specs
 from engine.selectors.designs import Observed
@@ -28,7 +39,7 @@ from engine.services.audit import record
 from engine.services.connection_loans import lend_alike
 from engine.services.descriptions import Description, check_description
 from engine.services.drafts import write_description
-from engine.services.experiments import conclude, start
+from engine.services.experiments import conclude, refuse_archived, start
 from engine.services.locks import locked_experiment
 from engine.services.notifications import announce_status
 
@@ -73,10 +84,13 @@ def check_texts(*, experiment_id: int, texts: Sequence[Text], commit: str = "", 
     description = None if sides.same else check_description(sides.spec)
     with transaction.atomic():
         experiment = locked_experiment(experiment_id)
+        refuse_archived(experiment)
         gate = None if description is None else _gate(experiment, sides, description, by)
-        if commit and gate:
-            GateCommit.objects.get_or_create(gate=gate, sha=commit)
         if commit:
+            # Another comparison, against what main was, no longer speaks for this commit.
+            GateCommit.objects.filter(gate__experiment=experiment, sha=commit).exclude(gate=gate).delete()
+            if gate:
+                GateCommit.objects.get_or_create(gate=gate, sha=commit)
             announce_status(experiment=experiment, gate=gate, sha=commit)
     return gate
 
@@ -106,6 +120,7 @@ def set_main_texts(*, experiment_id: int, texts: Sequence[Text], by: User) -> No
         Nothing could answer with a new text, or the experiment has no margin.
     """
     experiment = locked_experiment(experiment_id)
+    refuse_archived(experiment)
     sides = sides_of(experiment, texts)
     if not sides.changed:
         return
@@ -178,7 +193,9 @@ def sides_of(experiment: Experiment, texts: Sequence[Text]) -> Sides:
         new.append(other)
     sides = (main, tuple(new))
     every = combinations({factor.name: list(factor.levels) for factor in factors}, ())
-    key = _hash(json.dumps([factor.levels for factor in factors], sort_keys=True))
+    # What is certified, and by which margin: an old result is none under a stricter one, or on other tasks.
+    compared = [[factor.levels for factor in factors], repr(spec.tasks), experiment.model]
+    key = _hash(json.dumps([*compared, experiment.epsilon, experiment.delta], sort_keys=True))
     settings = {
         **{name: value for name, value in spec.settings.items() if name not in {"sampler", "stopping"}},
         "claim": Claim.BEST.value,
@@ -213,7 +230,8 @@ def _of_main(experiment: Experiment, wanted: Mapping[str, str], factors: list[st
 def _sent_alike(tasks: Sequence[TaskSpec], one: Composition, two: Composition) -> bool:
     """True if both send the same for every task."""
     try:
-        return all(one.filled(task.variables) == two.filled(task.variables) for task in tasks)
+        # Without tasks nothing is known to be alike, and the start of the challenge says so.
+        return bool(tasks) and all(one.filled(task.variables) == two.filled(task.variables) for task in tasks)
     except VariableError:
         # The check of the description says what is wrong.
         return False
@@ -231,6 +249,11 @@ def _let_in(experiment: Experiment, challenge: Experiment, by: User) -> None:
             experiment=challenge, user_id=each.user_id, role=each.role, origin=each.origin, invited_by=by
         )
         for each in experiment.memberships.all()
+    )
+    # Else the next login would take the roles of groups away again.
+    GroupRole.objects.bulk_create(
+        GroupRole(experiment=challenge, group=each.group, role=each.role)
+        for each in experiment.group_roles.all()
     )
     lend_alike(experiment=experiment, to=challenge, by=by)
 

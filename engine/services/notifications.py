@@ -178,14 +178,17 @@ def announce_status(*, experiment: Experiment, gate: Gate | None, sha: str) -> N
     compared = gate.challenge if gate else experiment
     forges = experiment.subscriptions.filter(kind__in=Subscription.FORGES)
     earlier = Notification.objects.filter(subscription__in=forges, event=COMMIT, key__startswith=f"{sha} ")
-    # Tried again later, it would take the place of the state of now.
-    earlier.filter(state=Notification.State.WAITING).delete()
+    key = f"{sha} {gate.pk if gate else 0} {state}"
+    # Tried again later, it would take the place of the state of now; and one that was posted before another
+    # has to be posted again.
+    live = (Notification.State.WAITING, Notification.State.SENT)
+    earlier.exclude(key=key, state__in=live).delete()
     Notification.objects.bulk_create(
         (
             Notification(
                 subscription=forge,
                 event=COMMIT,
-                key=f"{sha} {gate.pk if gate else 0} {state}",
+                key=key,
                 subject=in_few_words(state, compared),
                 text=json.dumps({"sha": sha, "state": state, "experiment": compared.pk}),
             )

@@ -17,11 +17,12 @@ import yaml
 
 from engine.models import Experiment, Gate, Token
 from engine.notifying.delivery import deliver_due
+from engine.selectors.policies import policy_names
 from engine.services.experiments import stop
 from engine.services.notifications import subscribe
 from engine.services.tokens import make_token
 from tests.engine.test_gates import FACTOR, LEVEL, judge
-from tests.factories import add_member, make_experiment, make_user
+from tests.factories import add_member, click_for, make_experiment, make_user, plan_and_write
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGING = ROOT / "packaging" / "ci"
@@ -152,6 +153,11 @@ def test_the_four_ends_in_a_repository(repository, experiment, annotator, editor
     assert [each["code"] for each in runs] == [11, 11]
     assert runs[0]["reported"]
     better = Gate.objects.get()
+    plan_and_write(better.challenge)
+    click_for(better.challenge, annotator, lambda i, j: i < j)
+    runs[1] = told(repository.gate("--commit", sha, "--markdown", "gate.md"))
+    comment = (repository.folder / "gate.md").read_text()
+    assert not any(name in comment for each in policy_names(better.challenge) for name in (each.name, "Lead"))
     [seen] = runs[1]["experiments"].values()
     assert seen["challenge"] == better.challenge_id
     assert seen["url"].endswith(f"/experiments/{better.challenge_id}/")

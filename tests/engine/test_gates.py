@@ -1,5 +1,7 @@
 """Gates: the ends of a changed text against that of main, and what counts as a change."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -8,10 +10,11 @@ from engine.models import AuditEntry, Experiment, Gate, Level, Loan, Notificatio
 from engine.selectors import gates as selectors
 from engine.selectors.designs import load, replay
 from engine.services import keys
-from engine.services.experiments import stop, stop_on
+from engine.services.experiments import archive, stop, stop_on
 from engine.services.gates import Text, check_texts, set_main_texts
 from engine.services.notifications import subscribe
-from engine.services.setting_changes import reopen
+from engine.services.people import add_group, follow_groups
+from engine.services.setting_changes import change_settings, reopen
 from labeling.dashboard.figures import result_of
 from tests.factories import add_member, click_for, connect, make_experiment, make_user, plan_and_write
 
@@ -181,3 +184,78 @@ def test_only_the_newest_state_of_a_commit_waits_to_be_posted(experiment, editor
     assert Notification.objects.get().key == f"{'a' * 40} {gate.pk} open"
     stop(experiment_id=gate.challenge.pk, by=editor)
     assert Notification.objects.get().key == f"{'a' * 40} {gate.pk} stopped"
+
+
+def _forge(experiment, by):
+    return subscribe(
+        experiment=experiment, by=by, kind="github", target="https://github.com/a/b", events=[], token="t"
+    )
+
+
+def _posted():
+    """Send what waits, and return the state that a commit has last."""
+    Notification.objects.update(state=Notification.State.SENT)
+    return json.loads(Notification.objects.latest("pk").text)["state"]
+
+
+def test_the_end_of_a_comparison_with_an_older_main_posts_nothing(experiment, editor, annotator):
+    _forge(experiment, editor)
+    old = check(experiment, editor, commit="a" * 40)
+    set_main_texts(experiment_id=experiment.pk, texts=[Text(FACTOR, LEVEL, "quality 5")], by=editor)
+    assert check(experiment, editor, commit="a" * 40) != old
+    assert judge(old, annotator, 0.5) == "passed"
+    assert _posted() == "open"
+
+
+def test_a_state_is_posted_again_after_another_one(experiment, editor):
+    """Main takes the text and gives it up again: the commit waits again."""
+    _forge(experiment, editor)
+    before = [Text(FACTOR, LEVEL, "quality 0")]
+    seen = []
+    for main in (before, [Text(FACTOR, LEVEL, "quality 9")], before):
+        set_main_texts(experiment_id=experiment.pk, texts=main, by=editor)
+        check(experiment, editor, commit="a" * 40)
+        seen.append(_posted())
+    assert seen == ["open", "same", "open"]
+
+
+@pytest.mark.parametrize("stricter", [{"epsilon": 0.05}, {"delta": 0.01}])
+def test_a_result_is_none_under_stricter_settings(experiment, editor, stricter):
+    old = check(experiment, editor)
+    change_settings(experiment_id=experiment.pk, by=editor, **stricter)
+    new = check(experiment, editor)
+    assert new != old
+    assert [getattr(new.challenge, name) for name in stricter] == [*stricter.values()]
+
+
+def test_a_result_is_none_on_other_tasks(experiment, editor):
+    old = check(experiment, editor)
+    experiment.tasks.update(prompt="Another task.")
+    assert check(experiment, editor) != old
+
+
+def test_without_tasks_nothing_is_the_same(editor):
+    draft = make_experiment(running=False, epsilon=0.2)
+    draft.tasks.all().delete()
+    with pytest.raises(WrongStateError):
+        check(draft, editor)
+
+
+def test_nothing_meets_what_is_in_the_archive(experiment, editor):
+    stop(experiment_id=experiment.pk, by=editor)
+    archive(experiment_id=experiment.pk, by=editor)
+    with pytest.raises(WrongStateError):
+        check(experiment, editor)
+    with pytest.raises(WrongStateError):
+        set_main_texts(experiment_id=experiment.pk, texts=[Text(FACTOR, LEVEL, "x")], by=editor)
+
+
+def test_groups_keep_their_roles_in_a_challenge(experiment, editor):
+    add_group(experiment=experiment, group="raters", role="annotator", by=editor)
+    bob = make_user("bob")
+    follow_groups(user=bob, groups=["raters"])
+    challenge = check(experiment, editor).challenge
+    follow_groups(user=bob, groups=["raters"])
+    assert bob in {each.user for each in challenge.memberships.all()}
+    follow_groups(user=bob, groups=[])
+    assert bob not in {each.user for each in challenge.memberships.all()}
