@@ -84,24 +84,29 @@ def exchange(
         raise WebhookError(f"{parts.hostname} is not found: {error}.") from error
 
     deadline = Deadline(_WHOLE_CALL_SECONDS)
-    # The very address that was checked: asked again, the name could lead elsewhere.
-    target = httpx2.URL(url).copy_with(host=address)
-    request = httpx2.Request(
-        method,
-        target,
-        content=body,
-        headers={
-            "Host": parts.netloc,
-            "Content-Type": "application/json",
-            "User-Agent": "LLM-PO",
-            **headers,
-        },
-        extensions={
-            "sni_hostname": parts.hostname,
-            "timeout": httpx2.Timeout(_TIMEOUT_SECONDS).as_dict(),
-            "trace": deadline.trace,
-        },
-    )
+    try:
+        # The very address that was checked: asked again, the name could lead elsewhere.
+        target = httpx2.URL(url).copy_with(host=address)
+        request = httpx2.Request(
+            method,
+            target,
+            content=body,
+            headers={
+                "Host": parts.netloc,
+                "Content-Type": "application/json",
+                "User-Agent": "LLM-PO",
+                **headers,
+            },
+            extensions={
+                "sni_hostname": parts.hostname,
+                "timeout": httpx2.Timeout(_TIMEOUT_SECONDS).as_dict(),
+                "trace": deadline.trace,
+            },
+        )
+    except (httpx2.InvalidURL, UnicodeError) as error:
+        raise WebhookError(
+            "Its address or its key holds a character that cannot be sent.", final=True
+        ) from error
     try:
         with deadline, httpx2.Client(trust_env=False, follow_redirects=False) as client:
             answer = client.send(request, stream=True)

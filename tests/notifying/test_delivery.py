@@ -343,3 +343,27 @@ def test_slack_and_teams_get_their_own_shape_and_names_are_no_markup(receiver, k
         assert named in card["body"][0]["inlines"][0]["text"]
         assert {block["type"] for block in card["body"]} == {"RichTextBlock"}
         assert [action["url"] for action in card["actions"]] == [link]
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "token"),
+    [
+        ("webhook", "/a\x7fb", ""),
+        ("github", "/ann/prompts", "clé"),
+    ],
+)
+def test_what_cannot_be_sent_at_all_ends_and_holds_nothing_up(receiver, experiment, kind, target, token):
+    base = receiver.url.partition("/hook")[0]
+    bad = subscribe(
+        experiment=experiment, by=make_user(), kind=kind, target=base + target, events=[], token=token
+    )
+    Notification.objects.create(
+        subscription=bad,
+        event="commit",
+        key="1",
+        text=json.dumps({"sha": "a" * 40, "state": "same", "experiment": experiment.pk}),
+    )
+    send_test(subscription=hook(experiment, receiver.url))
+    deliver_due()
+    assert [each.state for each in Notification.objects.order_by("pk")] == ["failed", "sent"]
+    assert token not in Notification.objects.earliest("pk").error or not token
