@@ -34,6 +34,8 @@ class FoundFile:
         answered: dict[str, set[int]] = {}
         for each in self.spec.ready_made:
             answered.setdefault(each.policy, set()).add(each.task)
+        if len(answered) > LEVELS.most:
+            return False  # A factor has no more levels, and there are too many pairs to look at.
         return self.n_policies > 1 and all(a & b for a, b in itertools.combinations(answered.values(), 2))
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.domain.conversations import text_and_messages
-from engine.domain.limits import RESPONSES, TASKS
+from engine.domain.limits import DEPTH, RESPONSES, TASKS
 from engine.domain.policy_space import name_of
 from engine.domain.replies import Finish
 from engine.domain.specs import ExperimentSpec, ReadyMade, TaskSpec
@@ -64,6 +64,8 @@ class Sample:
 
 
 WHOLE = Sample()
+# Also names with many dots, and JSON in texts.
+TOO_DEEP = ImportingError.at("", f"This is nested too deeply to be read. {DEPTH.advice}")
 
 
 @dataclass
@@ -213,8 +215,11 @@ class Gathered:
 def gathered(calls: Iterable[Call]) -> Gathered:
     """The tally of these calls."""
     found = Gathered()
-    for call in calls:
-        found.add(call)
+    try:
+        for call in calls:
+            found.add(call)
+    except RecursionError as error:
+        raise TOO_DEEP from error
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -323,14 +324,15 @@ class ShortNames(dict[str, str]):
     def __init__(self) -> None:
         super().__init__()
         self._taken: set[str] = set()
+        self._last: Counter[str] = Counter()
 
     def __missing__(self, text: str) -> str:
         whole = " ".join(text.split())
         name = whole if len(whole) <= LONGEST_NAME else f"{whole[: LONGEST_NAME - 1]}…"
-        number = 1
+        short = whole[: LONGEST_NAME - 6]
         while name in self._taken:
-            number += 1
-            name = f"{whole[: LONGEST_NAME - 6]} {number}"
+            self._last[short] += 1
+            name = f"{short} {self._last[short] + 1}"
         self._taken.add(name)
         self[text] = name
         return name

@@ -480,5 +480,5 @@ def _listed(value: Any) -> Any:
         return value
     inner = {name: _listed(each) for name, each in value.items()}
     if inner and all(name.isdecimal() for name in inner):
-        return [inner[name] for name in sorted(inner, key=int)]
+        return [inner[name] for name in sorted(inner, key=lambda name: (len(name), name))]
     return inner

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from engine.domain.conversations import Message, as_json, chat, transcript
-from engine.domain.limits import COMBINATIONS, EXCLUSIONS, RESPONSES
+from engine.domain.limits import COMBINATIONS, EXCLUSIONS, RESPONSES, TEXT_CHARACTERS
 from engine.domain.policy_space import name_of
 from engine.domain.replies import Finish
 from engine.importing.findings import Findings
@@ -428,8 +428,12 @@ def _attached(value: Any, attachments: Fields) -> Any:
         return [_attached(each, attachments) for each in value]
     if not isinstance(value, str):
         return value
-    if any(name not in attachments for name in _ATTACHMENT.findall(value)):
+    names = _ATTACHMENT.findall(value)
+    if any(name not in attachments for name in names):
         raise LeftOutError("with a missing attachment")
+    # A text may name one of them any number of times.
+    if TEXT_CHARACTERS.refusal(sum(len(str(attachments[name])) for name in names)):
+        raise LeftOutError("with attachments that are too long")
     return _ATTACHMENT.sub(lambda found: str(attachments[found[1]]), value)
 
 
@@ -438,18 +442,19 @@ def _attached(value: Any, attachments: Fields) -> Any:
 
 def _lm_eval(rows: Iterable[Row], findings: Findings) -> Iterator[Run]:
     """Samples of lm-evaluation-harness: a row for each document and filter. The folder names the model."""
-    seen: defaultdict[tuple[str, str], list[Any]] = defaultdict(list)
+    seen: set[tuple[str, str, str]] = set()
     texts = 0
     for row in rows:
         if not _is_lm_eval(row.fields):
             findings.leave("row", "without a document and responses", row.place)
             continue
-        earlier, given = seen[row.file, str(row.fields["doc_id"])], row.fields["resps"]
-        if given in earlier:
+        given = row.fields["resps"]
+        key = (row.file, str(row.fields["doc_id"]), repr(given))
+        if key in seen:
             name = str(row.fields.get("filter") or "")
             findings.leave("row", "with the answers of another row, filtered otherwise", row.place, name)
             continue
-        earlier.append(given)
+        seen.add(key)
         findings.take("row")
         context, settings = _arguments(row.fields.get("arguments"))
         answers: list[Answer | LeftOutError] = [Answer(each) for each in _strings(in_json(given))]

@@ -4,6 +4,7 @@ OpenInference, which Phoenix stores.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,9 @@ _ROLES = {
 }
 _CAPTURE = "switch on the capture of contents"
 _NO_TEXTS = f"without texts: {_CAPTURE}"
+# More than a time or an integer of OTLP has, and fewer than Python refuses.
+_DIGITS = 30
+_INTEGER = re.compile(rf"-?\d{{1,{_DIGITS}}}", re.ASCII)
 _FAILED = {"2", "ERROR", "STATUS_CODE_ERROR", "STATUSCODE.ERROR"}
 
 
@@ -106,7 +110,7 @@ class _Span:
         fields = {**attributes, **(body if isinstance(body, Mapping) else {"content": body} if body else {})}
         if name.startswith("gen_ai."):
             at = str(event.get("timeUnixNano") or 0)
-            self.events.append((int(at) if at.isdecimal() else 0, name, fields))
+            self.events.append((int(at) if at.isdecimal() and len(at) < _DIGITS else 0, name, fields))
 
     def _fail(self, row: Fields) -> None:
         status = row.get("status")
@@ -204,7 +208,7 @@ def _at(tree: Fields, path: str) -> Any:
     for name in path.split("."):
         found = found.get(name) if isinstance(found, Mapping) else None
     if isinstance(found, Mapping) and "" in found:
-        numbered = [found[n] for n in sorted((n for n in found if n.isdecimal()), key=int)]
+        numbered = [found[n] for n in sorted((n for n in found if n.isdecimal()), key=lambda n: (len(n), n))]
         return found[""] or numbered
     return found
 
@@ -236,7 +240,7 @@ def _value(given: Any) -> Any:
         case "stringValue" | "boolValue" | "doubleValue" | "bytesValue":
             return value
         case "intValue":
-            return int(value) if str(value).lstrip("-").isdecimal() else value
+            return int(value) if _INTEGER.fullmatch(str(value)) else value
         case "arrayValue":
             return [_value(each) for each in list_in(fields_in(value).get("values"))]
         case "kvlistValue":

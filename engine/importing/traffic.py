@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from engine.importing.companion_files import files_of
-from engine.importing.gathered import Call
+from engine.importing.gathered import TOO_DEEP, Call
 from engine.importing.reading_process import Source
 from engine.importing.rows import ImportingError, Row, in_json
 from engine.importing.spans import calls_of_spans, spans_in
@@ -55,11 +55,12 @@ def calls_in(source: Source) -> Sequence[Call] | None:
     rows: list[Placed] = []
     pages: list[Fields] = []
     faults: list[ImportingError] = []
-    files = files_of(source)
+    files, left = files_of(source), source.most.most
     for name, data in sorted(files.items()):
         prefix = f"{name}, " if len(files) > 1 else ""
         try:
-            text = _text(data, source.most.most)
+            text = _text(data, left)
+            left -= len(text)
             if not is_json(text):
                 continue
             for place, document in _documents(text):
@@ -68,7 +69,11 @@ def calls_in(source: Source) -> Sequence[Call] | None:
             faults.append(ImportingError.at(name, str(error)))
     if not rows and any(map(_may_be_table, files.values())):
         rows = [*_rows_of_table(source)]
-    if (calls := _known(rows)) is None:
+    try:
+        calls = _known(rows)
+    except RecursionError as error:
+        raise TOO_DEEP from error
+    if calls is None:
         return None
     if faults:
         raise faults[0]
@@ -77,10 +82,13 @@ def calls_in(source: Source) -> Sequence[Call] | None:
 
 
 def _text(data: bytes, most: int) -> str:
+    """The text of a file, which may be packed, also in an archive with many others."""
     if data.startswith(b"\x1f\x8b"):
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
             data = packed.read(most + 1)
-    return text_of(data) if len(data) <= most else ""
+    if len(data) > most:
+        raise ImportingError.at("", "The files are too large unpacked. Split them, or draw a sample.")
+    return text_of(data)
 
 
 def _may_be_table(data: bytes) -> bool:
@@ -149,11 +157,10 @@ def _check_whole(pages: Sequence[Fields]) -> None:
         with contextlib.suppress(TypeError, ValueError):
             total = max(total, int(meta["totalPages"])) if "totalPages" in meta else total
             seen.add(int(meta.get("page", 1)))
-    if missing := set(range(1, total + 1)) - seen:
-        raise ImportingError.at(
-            "",
-            f"These are {total - len(missing)} of {total} pages. {_ALL}",
-        )
+    # The file says the total: nothing of that size is made.
+    there = sum(1 <= page <= total for page in seen)
+    if there < total:
+        raise ImportingError.at("", f"These are {there} of {total} pages. {_ALL}")
 
 
 def _rows_of_table(source: Source) -> Iterator[Placed]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import httpx2
 
-from engine.domain.addresses import CONNECTIONS, check_url, resolve
-from engine.domain.exchange_deadlines import Deadline, may_carry_secrets
+from engine.domain.addresses import CONNECTIONS, check_connection, resolve
+from engine.domain.exchange_deadlines import Deadline
 from engine.domain.limits import RESPONSES_BYTES
 from engine.sources.base import SourceError
 
@@ -18,14 +18,14 @@ _IDLE_SECONDS, _WHOLE_SECONDS = 10.0, 25.0
 
 
 class Server:
-    """A server that answers with JSON. All requests together end at a deadline."""
+    """A server that answers with JSON. A deadline and a size hold for all answers together."""
 
     def __init__(self, address: str, headers: Mapping[str, str]) -> None:
-        parts = urlsplit(address)
-        if headers and not may_carry_secrets(address) and not CONNECTIONS.allows_private:
-            raise SourceError("A key is sent to https:// only.")
         try:
-            check_url(address, CONNECTIONS)
+            parts = check_connection(address, has_key=bool(headers))
+        except ValueError as error:
+            raise SourceError(str(error)) from error
+        try:
             port = parts.port or (443 if parts.scheme == "https" else 80)
             # The very address that is checked: asked again, the name could lead elsewhere.
             self._at = resolve(str(parts.hostname), port, CONNECTIONS)[0]
@@ -35,7 +35,7 @@ class Server:
             raise SourceError(f"{parts.hostname} is not found: {error}.") from error
         self._parts, self._address = parts, address.rstrip("/")
         self._headers = {"Host": parts.netloc, "User-Agent": "LLM-PO", **headers}
-        self._deadline = Deadline(_WHOLE_SECONDS)
+        self._deadline, self._left = Deadline(_WHOLE_SECONDS), RESPONSES_BYTES.most
         self._client = httpx2.Client(trust_env=False, follow_redirects=False)
 
     def __enter__(self) -> Server:
@@ -54,15 +54,19 @@ class Server:
             "timeout": httpx2.Timeout(_IDLE_SECONDS).as_dict(),
             "trace": self._deadline.trace,
         }
-        request = httpx2.Request("GET", target, headers=self._headers, extensions=extensions)
+        try:
+            request = httpx2.Request("GET", target, headers=self._headers, extensions=extensions)
+        except UnicodeError as error:
+            raise SourceError("The token holds a character that cannot be sent.") from error
         data = b""
         try:
             answer = self._client.send(request, stream=True)
             for part in answer.iter_bytes():
                 data += part
-                if len(data) > RESPONSES_BYTES.most:
-                    raise SourceError("The answer is too large. Ask for fewer rows.")
+                if len(data) > self._left:
+                    raise SourceError("The answers are too large. Ask for fewer rows.")
             answer.close()
+            self._left -= len(data)
         except httpx2.HTTPError as error:
             if self._deadline.passed:
                 raise SourceError(
@@ -71,6 +75,6 @@ class Server:
             raise SourceError(f"{self._parts.hostname} does not answer: {type(error).__name__}.") from error
         try:
             found = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         return answer.status_code, answer.headers, found
