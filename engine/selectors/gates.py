@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.core import Claim
 from engine.models import Experiment, Gate, MainText, Subscription
+from engine.selectors.findings import doubts_about_risk
 
 SAME, PASSED, WORSE, OPEN, STOPPED = "same", "passed", "worse", "open", "stopped"
 # The places of both sides in a challenge.
@@ -47,11 +48,13 @@ def state_of(gate: Gate) -> str:
 
 def in_few_words(state: str, experiment: Experiment) -> str:
     """A state as a commit status says it."""
-    margin, risk = f"{100 * experiment.epsilon:.4g} points", f"{100 * experiment.delta:.4g}%"
+    risk = "its page says at what risk"
+    if state in {PASSED, WORSE} and not doubts_about_risk(experiment):
+        risk = f"risk {100 * experiment.delta:.4g}% for each text that is tried"
     return {
         SAME: "Nothing to compare: the texts that are sent are the same.",
-        PASSED: f"Not worse than main by more than {margin}; risk {risk}.",
-        WORSE: f"Worse than main; risk {risk}.",
+        PASSED: f"Not worse than main by more than {100 * experiment.epsilon:.4g} points; {risk}.",
+        WORSE: f"Worse than main; {risk}.",
         OPEN: "People compare it with main.",
         STOPPED: "Stopped without a claim.",
     }[state]

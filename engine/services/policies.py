@@ -26,6 +26,7 @@ from engine.models import (
     clock,
 )
 from engine.selectors import specs
+from engine.selectors.gates import gate_of
 from engine.selectors.improvements import open_improvement, race_of
 from engine.selectors.policies import combinations_of, policy_names
 from engine.selectors.snapshots import latest_snapshot
@@ -259,6 +260,8 @@ def _check_open(experiment: Experiment) -> None:
     if experiment.state not in _STARTED:
         raise WrongStateError("This experiment has not started: change its policies on the page Setup.")
     refuse_archived(experiment)
+    if gate_of(experiment):
+        raise WrongStateError("A gate compares a change with main alone: no policy joins or leaves here.")
     if experiment.stopping != "certified":
         raise WrongStateError("Under this stopping rule the policies are fixed: it makes no claim.")
 

@@ -15,6 +15,7 @@ from engine.domain.showings import Kind
 from engine.domain.specs import TaskSpec
 from engine.models import AuditEntry, Experiment, Improvement, Response, ShowingEvent, Task, User, clock
 from engine.selectors import specs
+from engine.selectors.gates import gate_of
 from engine.selectors.improvements import FEWEST_JUDGING, open_improvement, tasks_left
 from engine.selectors.task_changes import tasks_present
 from engine.services.audit import record
@@ -134,6 +135,8 @@ def why_not_anew(experiment: Experiment) -> str:
         return "Under this stopping rule there is no claim to count for."
     if open_improvement(experiment):
         return "While an improvement runs, all comparisons count on."
+    if gate_of(experiment):
+        return "A gate's challenge has one risk, so it cannot count anew."
     if experiment.strict:
         return "The accepted risk is that of its whole life, so it cannot count anew."
     if experiment.claim == Claim.BEST_IF_ANY or experiment.space != Experiment.Space.UNSTRUCTURED:

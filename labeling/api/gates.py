@@ -10,6 +10,7 @@ from ninja import Field, Router, Schema
 
 from engine.selectors import counts
 from engine.selectors import gates as selectors
+from engine.selectors.consequences import caveats
 from engine.services import gates
 from engine.tasks import deliver, wake, wake_planner
 from labeling import access
@@ -73,7 +74,8 @@ def gate(request: AuthenticatedRequest, experiment_id: Id, payload: GateIn) -> d
     if found:
         wake_planner(compared.pk)
         # While people judge, it names no leader: CI writes it where they may read it.
-        sentence = compared.finding or sentence
+        if state != selectors.OPEN and compared.finding:
+            sentence = " ".join([compared.finding, *caveats(compared)])
     return {
         "state": state,
         "sentence": sentence,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from engine.domain.errors import SpecError, WrongStateError
+from engine.domain.specs import TaskSpec
 from engine.models import AuditEntry, Experiment, Gate, Level, Loan, Notification
 from engine.selectors import gates as selectors
 from engine.selectors.designs import load, replay
@@ -14,7 +15,9 @@ from engine.services.experiments import archive, stop, stop_on
 from engine.services.gates import Text, check_texts, set_main_texts
 from engine.services.notifications import subscribe
 from engine.services.people import add_group, follow_groups
+from engine.services.policies import add_policies
 from engine.services.setting_changes import change_settings, reopen
+from engine.services.task_changes import add_tasks, leave_out_task
 from labeling.dashboard.figures import result_of
 from tests.factories import add_member, click_for, connect, make_experiment, make_user, plan_and_write
 
@@ -168,15 +171,64 @@ def test_a_margin_is_needed_and_one_level_of_each_factor(experiment, editor):
         check(experiment, editor)
 
 
-def test_only_the_newest_state_of_a_commit_waits_to_be_posted(experiment, editor):
-    forge = subscribe(
+@pytest.mark.parametrize("setting", ["epsilon", "delta"])
+def test_another_margin_or_risk_is_another_question(experiment, editor, setting):
+    first = check(experiment, editor)
+    change_settings(experiment_id=experiment.pk, by=editor, **{setting: 0.1})
+    second = check(experiment, editor)
+    assert second != first
+    assert getattr(second.challenge, setting) == 0.1
+
+
+def test_a_challenge_keeps_its_two_policies_and_its_one_risk(experiment, editor):
+    """Without main a pass would be about another policy, and each new beginning would add the risk again."""
+    challenge = check(experiment, editor).challenge
+    with pytest.raises(WrongStateError, match="gate"):
+        add_policies(experiment_id=challenge.pk, levels={FACTOR: {"Third": {"text": "quality 5"}}}, by=editor)
+    with pytest.raises(WrongStateError, match="gate"):
+        add_tasks(experiment_id=challenge.pk, tasks=[TaskSpec("More?")], anew=True, by=editor)
+
+
+def test_a_pass_names_no_risk_that_it_has_not(experiment, editor, annotator):
+    gate = check(experiment, editor)
+    plan_and_write(gate.challenge)
+    click_for(gate.challenge, annotator, lambda i, j: i > j)
+    leave_out_task(experiment_id=gate.challenge.pk, position=0, reason="Wrong.", by=editor)
+    assert judge(gate, annotator, 1.0) == "passed"
+    assert "20%" not in selectors.in_few_words("passed", gate.challenge)
+    plain = check(experiment, editor, "quality 8")
+    assert judge(plain, annotator, 1.0) == "passed"
+    assert "20%" in selectors.in_few_words("passed", plain.challenge)
+
+
+def on_a_forge(experiment, by):
+    return subscribe(
         experiment=experiment,
-        by=editor,
+        by=by,
         kind="github",
         target="https://github.com/ann/prompts",
         events=["concluded"],
         token="ghp_secret",
     )
+
+
+def test_a_commit_hears_only_of_its_newest_challenge(experiment, editor):
+    """Main has moved on: what was compared with the old one is no word on the new one."""
+    on_a_forge(experiment, editor)
+    first = check(experiment, editor, commit="a" * 40)
+    set_main_texts(experiment_id=experiment.pk, texts=[Text(FACTOR, LEVEL, "quality 1")], by=editor)
+    second = check(experiment, editor, commit="a" * 40)
+    stop(experiment_id=first.challenge.pk, by=editor)
+    assert Notification.objects.get().key == f"{'a' * 40} {second.pk} open"
+    # Main is what it was: the state is posted again.
+    Notification.objects.update(state=Notification.State.SENT)
+    set_main_texts(experiment_id=experiment.pk, texts=[Text(FACTOR, LEVEL, "quality 0")], by=editor)
+    check(experiment, editor, commit="a" * 40)
+    assert Notification.objects.get().key == f"{'a' * 40} {first.pk} stopped"
+
+
+def test_only_the_newest_state_of_a_commit_waits_to_be_posted(experiment, editor):
+    forge = on_a_forge(experiment, editor)
     assert "ghp_secret" not in forge.secret
     assert keys.token_of(forge) == "ghp_secret"
     assert forge.events == []
