@@ -80,7 +80,8 @@ def longest_for(original: str) -> int:
 
 def is_worse(screened: Sequence[float]) -> bool:
     """True if a language model has found a proposal worse than its parent; it may have said nothing."""
-    return bool(screened) and sum(screened) < _LEAST_SCREENED
+    # On fewer tasks chance alone would refuse many that are as good.
+    return len(screened) == SCREENING_TASKS and sum(screened) < _LEAST_SCREENED
 
 
 def fault_of(text: str, *, parent: str, others: Iterable[str], longest: int, judged: Collection[str]) -> str:

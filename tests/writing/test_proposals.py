@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.domain.proposals import fault_of, longest_for
+from engine.domain.proposals import fault_of, is_worse, longest_for
 
 PARENT = "Answer in one short sentence. Be polite."
 JUDGED = [
@@ -74,3 +74,18 @@ def test_children_cannot_grow_without_end():
     original = "x" * 1000
     assert longest_for(original) == 2000
     assert longest_for("short") == 600
+
+
+@pytest.mark.parametrize(
+    ("screened", "worse"),
+    [
+        ([0.0] * 5, True),
+        ([0.5, 0, 0, 0, 0], True),
+        ([0.5, 0.5, 0, 0, 0], False),
+        # Of two tasks one that is as good loses both, or one and a tie, in a third of all cases.
+        ([0.0, 0.0], False),
+        ([], False),
+    ],
+)
+def test_a_language_model_refuses_only_what_it_finds_worse_on_five_tasks(screened, worse):
+    assert is_worse(screened) is worse
