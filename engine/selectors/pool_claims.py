@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Count, Exists, OuterRef, Q
 
 from engine.core.finite_pools import holds_without_replacement
 from engine.domain.claim_settings import CERTIFIED
@@ -10,7 +10,8 @@ from engine.domain.wording import number
 from engine.models import Assignment, Comparison, Experiment, Judgment, Response
 from engine.selectors import designs, pools
 from engine.selectors.annotators import people_behind
-from engine.selectors.task_changes import tasks_changed
+from engine.selectors.policies import policy_names
+from engine.selectors.task_changes import tasks_changed, tasks_present
 
 
 def of_pool(experiment: Experiment) -> list[str]:
@@ -27,7 +28,8 @@ def of_pool(experiment: Experiment) -> list[str]:
     else:
         written = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)
         held = f"these {written.count():,} responses to {number(tasks, 'task')}"
-    return [each for each in (f"It holds on {held}.", unproven(experiment)) if each]
+    lacking = _lacking(experiment) if experiment.responses == Experiment.Responses.IMPORTED else []
+    return [each for each in (f"It holds on {held}.", *lacking, unproven(experiment)) if each]
 
 
 def unproven(experiment: Experiment) -> str:
@@ -109,13 +111,35 @@ def _facts_against(experiment: Experiment) -> list[str]:
 
 
 def tasks_left_out(experiment: Experiment) -> list[str]:
-    """A sentence where some tasks were never compared because no model could respond to them."""
+    """A sentence where some tasks were not compared, or not of every policy: no model could respond to them,
+    or ready-made responses lack.
+    """
+    if experiment.responses == Experiment.Responses.IMPORTED:
+        return _lacking(experiment)
     failed = _n_left_out(experiment)
     if not failed:
         return []
     tasks = experiment.tasks.count()
     them = "it" if failed == 1 else "them"
     return [f"The result says nothing about {failed:,} of {tasks:,} tasks: the model failed on {them}."]
+
+
+def _lacking(experiment: Experiment) -> list[str]:
+    """A sentence where policies have ready-made responses to some of the tasks alone."""
+    tasks = tasks_present(experiment).count()
+    there = Q(responses__state=Response.State.DONE, responses__task__left_at=None)
+    counted = experiment.policies.present().annotate(n=Count("responses__task", filter=there, distinct=True))
+    found = dict(counted.filter(n__lt=tasks).order_by("n", "index").values_list("index", "n"))
+    if not found:
+        return []
+    fewest, n = next(iter(found.items()))
+    name = policy_names(experiment)[fewest].name
+    if len(found) == 1:
+        return [f"{name} has responses to {n:,} of {tasks:,} tasks: it is compared on these alone."]
+    return [
+        f"{len(found):,} policies have responses to some of the {tasks:,} tasks alone, {name} to {n:,}: two "
+        "policies are compared on the tasks that both have."
+    ]
 
 
 def _n_left_out(experiment: Experiment) -> int:

@@ -16,6 +16,7 @@ from engine.importing.items import read_responses
 from engine.importing.reading_process import source_of
 from engine.importing.rows import ImportingError
 from engine.models import Experiment, Factor, Policy
+from engine.selectors.task_changes import tasks_present
 from labeling.forms.level_fields import LEVEL_FORMS, LevelForm
 
 
@@ -74,6 +75,10 @@ class ResponsesForm(forms.Form):
         label="Or the table itself", required=False, widget=forms.Textarea(attrs={"rows": 10})
     )
 
+    some = forms.BooleanField(
+        label="Some of the tasks are enough: what is found is about these alone", required=False
+    )
+
     def __init__(self, *args: Any, experiment: Experiment, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._experiment = experiment
@@ -96,6 +101,14 @@ class ResponsesForm(forms.Form):
         at = [places[task.prompt] for task in found.tasks]
         self.names = found.policies
         self.responses = [replace(each, task=at[each.task]) for each in found.responses]
+        there = set(tasks_present(self._experiment).values_list("position", flat=True))
+        for name in () if self.cleaned_data["some"] else self.names:
+            n = len(there & {each.task for each in self.responses if each.policy == name})
+            if n < len(there):
+                raise forms.ValidationError(
+                    f"{name} has responses to {n:,} of {len(there):,} tasks, and what is found would be "
+                    "about these alone. Add the others, or tick that some are enough."
+                )
         return self.cleaned_data
 
 

@@ -168,7 +168,7 @@ def add(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     chosen = next((each for each in factors if str(each.pk) == request.GET.get("factor")), factors[0])
     form: ResponsesForm | LevelForm
     if chosen.kind == Factor.Kind.IMPORTED:
-        form = ResponsesForm(data, request.FILES, experiment=experiment)
+        form = ResponsesForm(data, None if data is None else request.FILES, experiment=experiment)
     else:
         form = level_form(chosen, parent, data)
         theirs = Connection.objects.choosable_by(request.user, experiment).values_list("name", flat=True)

@@ -11,15 +11,17 @@ from engine.core import Design, Unstructured
 from engine.models import Experiment, Task
 from engine.selectors import designs
 from engine.selectors.policies import policy_names
+from engine.selectors.pool_claims import of_pool, tasks_left_out
 from engine.selectors.rankings import ranking
 from engine.selectors.snapshots import latest_snapshot
 from engine.selectors.standings import standing_of
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.policies import add_policies, retire_policy
-from tests.engine.test_drawing import imported_spec
+from tests.engine.test_drawing import ANSWERS, imported_spec
 from tests.engine.test_policies import NEW, begun, judged
 from tests.factories import add_member, click_on, make_user, write_responses
+from tests.markup import text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -133,13 +135,29 @@ class TestThePage:
         experiment = create_experiment(spec=imported_spec(), by=editor)
         start(experiment_id=experiment.pk)
         url = reverse("add_policy", args=[experiment.pk])
-        table = "task,policy,response\nOne?,New,eins\nTwo?,New,zwei\n"
+        table = "task,policy,response\nOne?,New,eins\nTwo?,New,zwei\nThree?,New,drei\n"
         given = {"file": SimpleUploadedFile("new.csv", table.encode())} if as_file else {"table": table}
         client = client_for(editor)
+        assert not client.get(url).context["form"].errors
         assert client.post(url, {}).status_code == 400
         assert client.post(url, given).status_code == 302
         texts = experiment.policies.last().responses.order_by("task").values_list("text", flat=True)
-        assert list(texts) == ["eins", "zwei"]
+        assert list(texts) == ["eins", "zwei", "drei"]
+
+    def test_who_answers_some_of_the_tasks_joins_after_a_word_alone(self, editor, client_for):
+        experiment = create_experiment(spec=imported_spec(f"{ANSWERS}Three?,A,3,3\n"), by=editor)
+        start(experiment_id=experiment.pk)
+        assert tasks_left_out(experiment) == []
+        url, client = reverse("add_policy", args=[experiment.pk]), client_for(editor)
+        form = {"table": "task,policy,response\nOne?,New,eins\n"}
+        reply = client.post(url, form)
+        assert reply.status_code == 400
+        tasks = experiment.tasks.count()
+        assert f"New has responses to 1 of {tasks} tasks" in text_of(reply.content.decode())
+        assert client.post(url, form | {"some": "on"}).status_code == 302
+        [said] = tasks_left_out(experiment)
+        assert said.startswith(f"New has responses to 1 of {tasks} tasks")
+        assert said in of_pool(experiment)
 
     def test_a_name_that_is_taken_is_said_and_nothing_is_lost(self, annotator, editor, client_for):
         experiment = begun(annotator)
