@@ -36,8 +36,11 @@ class Langfuse:
                 if status != 200 or not isinstance(found, dict) or not isinstance(found.get("data"), list):
                     raise SourceError(f"Langfuse answered {status}. Check the address and the name.")
                 rows += found["data"]
-                is_last = page >= int(found.get("meta", {}).get("totalPages") or 0)
-                if is_last or (not wanted.name and len(rows) >= wanted.number):
+                meta = found.get("meta")
+                pages = meta.get("totalPages") if isinstance(meta, dict) else None
+                if not isinstance(pages, int):
+                    raise SourceError("Langfuse did not say how many pages there are. Check the address.")
+                if page >= pages or (not wanted.name and len(rows) >= wanted.number):
                     break
             else:
                 raise SourceError(

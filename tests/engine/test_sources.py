@@ -78,6 +78,8 @@ class Recorded(BaseHTTPRequestHandler):
         items = [
             {"id": n, "input": f"Item {n}?", "expectedOutput": None, "datasetName": "d"} for n in range(3)
         ]
+        if query["datasetName"] == "odd":
+            return 200, {"data": items, "meta": ["?"]}
         data = items[:2] if page == 1 else items[2:]
         return 200, {"data": data, "meta": {"page": page, "totalPages": 2}}
 
@@ -143,6 +145,10 @@ class TestLangfuse:
     def test_all_pages_of_a_data_set(self):
         fetched = build_source("langfuse").fetch(Wanted("d", token="pk:sk"))
         assert "3 rows" in fetched.told
+
+    def test_an_answer_without_a_number_of_pages_is_not_taken_for_all(self):
+        with pytest.raises(SourceError, match="how many pages"):
+            build_source("langfuse").fetch(Wanted("odd", token="pk:sk"))
 
     @pytest.mark.parametrize("token", ["", "pk", "pk:wrong"])
     def test_the_keys_are_asked_for(self, token):
