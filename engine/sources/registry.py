@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 
+from engine.domain.entry_points import EntryPoints
 from engine.domain.limits import FILE_BYTES
 from engine.importing.reading_process import source_at
 from engine.sources.base import Fetched, Source, SourceError, Wanted
@@ -27,13 +27,14 @@ class FilesHere:
             raise SourceError(f"{wanted.name} cannot be read: {error.strerror}.") from error
 
 
-_OWN: dict[str, Callable[[], Source]] = {FILES: FilesHere, "hub": Hub, "langfuse": Langfuse}
+_SOURCES = EntryPoints[Callable[[], Source]](
+    ENTRY_POINTS, {FILES: FilesHere, "hub": Hub, "langfuse": Langfuse}
+)
 
 
 def source_names(*, of_pages: bool = False) -> list[str]:
     """Our own names, then those of other packages; ``of_pages``: those that a page may ask."""
-    names = [*_OWN, *sorted(entry_points(group=ENTRY_POINTS).names - _OWN.keys())]
-    return [name for name in names if not (of_pages and name == FILES)]
+    return [name for name in _SOURCES.names if not (of_pages and name == FILES)]
 
 
 def build_source(name: str, *, of_pages: bool = False) -> Source:
@@ -45,9 +46,7 @@ def build_source(name: str, *, of_pages: bool = False) -> Source:
         There is none of that name here.
     """
     names = source_names(of_pages=of_pages)
-    if name not in names:
+    make = _SOURCES.find(name) if name in names else None
+    if make is None:
         raise SourceError(f"There is no source {name[:100]!r} here. Choose one of {', '.join(names)}.")
-    if name in _OWN:
-        return _OWN[name]()
-    source: Source = entry_points(group=ENTRY_POINTS)[name].load()()
-    return source
+    return make()

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
 
+from engine.domain.entry_points import EntryPoints
 from engine.writing.base import Ask, Writer, WriterError
 from engine.writing.prepared import PreparedWriter
 from engine.writing.reflective import ReflectiveWriter
 
 PREPARED, REFLECTIVE = "prepared", "reflective"
-_OWN: dict[str, Callable[[Ask], Writer]] = {PREPARED: PreparedWriter, REFLECTIVE: ReflectiveWriter}
 ENTRY_POINTS = "llmpo.writers"
+_OWN: dict[str, Callable[[Ask], Writer]] = {PREPARED: PreparedWriter, REFLECTIVE: ReflectiveWriter}
+_WRITERS = EntryPoints(ENTRY_POINTS, _OWN)
 
 
 def writer_names() -> list[str]:
     """Our own names, and then those that other packages registered."""
-    return [*_OWN, *sorted(entry_points(group=ENTRY_POINTS).names - _OWN.keys())]
+    return _WRITERS.names
 
 
 def build_writer(name: str, ask: Ask) -> Writer:
@@ -27,10 +28,6 @@ def build_writer(name: str, ask: Ask) -> Writer:
     WriterError
         No installed package has one of that name.
     """
-    if name in _OWN:
-        return _OWN[name](ask)
-    others = entry_points(group=ENTRY_POINTS)
-    if name not in others.names:
+    if (make := _WRITERS.find(name)) is None:
         raise WriterError(f"The writer {name!r} is not installed here.")
-    writer: Writer = others[name].load()(ask)
-    return writer
+    return make(ask)

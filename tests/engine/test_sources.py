@@ -17,7 +17,7 @@ from django.urls import reverse
 
 from engine.importing.items import read_tasks
 from engine.models import Experiment
-from engine.sources import hub, langfuse, registry
+from engine.sources import hub, langfuse
 from engine.sources.base import SourceError, Wanted
 from engine.sources.registry import build_source, source_names
 from tests.accounts import bearer
@@ -166,7 +166,7 @@ def test_no_source_reaches_our_own_network(settings):
 def test_packages_add_sources_by_an_entry_point(monkeypatch):
     point = importlib.metadata.EntryPoint("mine", "engine.sources.hub:Hub", "llmpo.sources")
     points = importlib.metadata.EntryPoints([point])
-    monkeypatch.setattr(registry, "entry_points", lambda group: points.select(group=group))
+    monkeypatch.setattr("engine.domain.entry_points.entry_points", lambda group: points.select(group=group))
     assert source_names() == ["files", "hub", "langfuse", "mine"]
     assert isinstance(build_source("mine"), hub.Hub)
     with pytest.raises(SourceError, match="files, hub, langfuse, mine"):

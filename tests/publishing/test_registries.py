@@ -318,7 +318,9 @@ def test_keys_are_sealed_bound_to_their_address_and_sealed_anew(client, experime
 
 def test_a_package_can_register_one(experiment, monkeypatch):
     point = EntryPoint("mine", "engine.publishing.over_http:Langfuse", registry.ENTRY_POINTS)
-    monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([point]).select(group=group))
+    monkeypatch.setattr(
+        "engine.domain.entry_points.entry_points", lambda group: EntryPoints([point]).select(group=group)
+    )
     assert registry.registry_names()[-1] == "mine"
     made = add_destination(
         experiment=experiment, by=make_user(), kind="mine", to=Place("https://x.example", "a", "b"), key=""

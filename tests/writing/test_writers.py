@@ -135,7 +135,9 @@ class TestPrepared:
 class TestRegistry:
     def test_a_package_can_register_one(self, monkeypatch):
         point = EntryPoint("other", "engine.writing.prepared:PreparedWriter", registry.ENTRY_POINTS)
-        monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([point]).select(group=group))
+        monkeypatch.setattr(
+            "engine.domain.entry_points.entry_points", lambda group: EntryPoints([point]).select(group=group)
+        )
         assert writer_names() == ["prepared", "reflective", "other"]
         assert build_writer("other", lambda messages, schema: "").write(BRIEF, 1)
 
