@@ -78,8 +78,7 @@ def seal(connection: Connection, key: str) -> None:
     connection.key_variable = ""
     connection.key_set_at = clock.now() if key else None
     connection.key_hint = key[-_HINT:] if len(key) >= _SHORTEST_HINTED else ""
-    bound = {"connection": connection.pk, "address": connection.address, "key": key}
-    connection.sealed_key = _seals().encrypt(json.dumps(bound).encode()).decode() if key else ""
+    connection.sealed_key = _sealed(key, "connection", connection.pk, connection.address) if key else ""
 
 
 def has_key(connection: Connection) -> bool:
@@ -89,8 +88,7 @@ def has_key(connection: Connection) -> bool:
 
 def sealed_token(subscription: Subscription, token: str) -> str:
     """The token of a repository, sealed for the experiment and the address of its subscription."""
-    bound = {"experiment": subscription.experiment_id, "address": subscription.target, "key": token}
-    return _seals().encrypt(json.dumps(bound).encode()).decode()
+    return _sealed(token, "experiment", subscription.experiment_id, subscription.target)
 
 
 def token_of(subscription: Subscription) -> str:
@@ -101,16 +99,18 @@ def token_of(subscription: Subscription) -> str:
     KeyUnreadableError
         It cannot be opened here; says what to do.
     """
-    bound = _unsealed(subscription.secret)
-    if (bound.get("experiment"), bound["address"]) != (subscription.experiment_id, subscription.target):
-        raise KeyUnreadableError("The token belongs to another repository. Enter it again.")
-    return str(bound["key"])
+    return _unsealed(
+        subscription.secret,
+        "experiment",
+        subscription.experiment_id,
+        subscription.target,
+        elsewhere="The token belongs to another repository. Enter it again.",
+    )
 
 
 def sealed_key(destination: Destination, key: str) -> str:
     """The key of a destination, sealed for its number and address."""
-    bound = {"destination": destination.pk, "address": destination.address, "key": key}
-    return _seals().encrypt(json.dumps(bound).encode()).decode()
+    return _sealed(key, "destination", destination.pk, destination.address)
 
 
 def key_of(destination: Destination) -> str:
@@ -123,10 +123,13 @@ def key_of(destination: Destination) -> str:
     """
     if not destination.sealed_key:
         return ""
-    bound = _unsealed(destination.sealed_key)
-    if (bound.get("destination"), bound["address"]) != (destination.pk, destination.address):
-        raise KeyUnreadableError("The key belongs to another address. Add the destination anew.")
-    return str(bound["key"])
+    return _unsealed(
+        destination.sealed_key,
+        "destination",
+        destination.pk,
+        destination.address,
+        elsewhere="The key belongs to another address. Add the destination anew.",
+    )
 
 
 @transaction.atomic
@@ -164,13 +167,22 @@ def _opened(connection: Connection) -> str:
         return key
     if not connection.sealed_key:
         return ""
-    bound = _unsealed(connection.sealed_key)
-    if (bound.get("connection"), bound["address"]) != (connection.pk, connection.address):
-        raise KeyUnreadableError("The key belongs to another address. Enter it again.")
-    return str(bound["key"])
+    return _unsealed(
+        connection.sealed_key,
+        "connection",
+        connection.pk,
+        connection.address,
+        elsewhere="The key belongs to another address. Enter it again.",
+    )
 
 
-def _unsealed(sealed: str) -> dict[str, Any]:
+def _sealed(key: str, owner: str, number: int, address: str) -> str:
+    bound = {owner: number, "address": address, "key": key}
+    return _seals().encrypt(json.dumps(bound).encode()).decode()
+
+
+def _unsealed(sealed: str, owner: str, number: int, address: str, *, elsewhere: str) -> str:
+    """The key in a seal. ``elsewhere``: what to say where it was sealed for another owner or address."""
     try:
         bound: dict[str, Any] = json.loads(_seals().decrypt(sealed.encode()))
     except InvalidToken:
@@ -179,7 +191,9 @@ def _unsealed(sealed: str) -> dict[str, Any]:
             "The key cannot be read: it was encrypted with another CONNECTION_KEYS or SECRET_KEY. Enter it "
             "again, or add the old one to CONNECTION_KEYS or SECRET_KEY_FALLBACKS."
         ) from None
-    return bound
+    if (bound.get(owner), bound["address"]) != (number, address):
+        raise KeyUnreadableError(elsewhere)
+    return str(bound["key"])
 
 
 def _seals() -> MultiFernet:
