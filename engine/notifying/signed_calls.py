@@ -13,6 +13,7 @@ import httpx2
 
 from engine.domain.addresses import check_url, resolve
 from engine.domain.exchange_deadlines import Deadline
+from engine.domain.pinned_requests import pinned_request
 
 _TIMEOUT_SECONDS = 5.0
 # The timeout above begins anew with every byte, so that an answer of one byte a second would hold a worker
@@ -85,23 +86,14 @@ def exchange(
 
     deadline = Deadline(_WHOLE_CALL_SECONDS)
     try:
-        # The very address that was checked: asked again, the name could lead elsewhere.
-        target = httpx2.URL(url).copy_with(host=address)
-        request = httpx2.Request(
+        request = pinned_request(
             method,
-            target,
+            url,
+            address,
+            headers={"Content-Type": "application/json", **headers},
             content=body,
-            headers={
-                "Host": parts.netloc,
-                "Content-Type": "application/json",
-                "User-Agent": "LLM-PO",
-                **headers,
-            },
-            extensions={
-                "sni_hostname": parts.hostname,
-                "timeout": httpx2.Timeout(_TIMEOUT_SECONDS).as_dict(),
-                "trace": deadline.trace,
-            },
+            idle_seconds=_TIMEOUT_SECONDS,
+            deadline=deadline,
         )
     except (httpx2.InvalidURL, UnicodeError) as error:
         raise WebhookError(

@@ -12,6 +12,7 @@ import httpx2
 from engine.domain.addresses import CONNECTIONS, check_connection, resolve
 from engine.domain.exchange_deadlines import Deadline
 from engine.domain.limits import RESPONSES_BYTES
+from engine.domain.pinned_requests import pinned_request
 from engine.sources.base import SourceError
 
 _IDLE_SECONDS, _WHOLE_SECONDS = 10.0, 25.0
@@ -27,14 +28,12 @@ class Server:
             raise SourceError(str(error)) from error
         try:
             port = parts.port or (443 if parts.scheme == "https" else 80)
-            # The very address that is checked: asked again, the name could lead elsewhere.
             self._at = resolve(str(parts.hostname), port, CONNECTIONS)[0]
         except ValueError as error:
             raise SourceError(str(error)) from error
         except OSError as error:
             raise SourceError(f"{parts.hostname} is not found: {error}.") from error
-        self._parts, self._address = parts, address.rstrip("/")
-        self._headers = {"Host": parts.netloc, "User-Agent": "LLM-PO", **headers}
+        self._host, self._address, self._headers = parts.hostname, address.rstrip("/"), headers
         self._deadline, self._left = Deadline(_WHOLE_SECONDS), RESPONSES_BYTES.most
         self._client = httpx2.Client(trust_env=False, follow_redirects=False)
 
@@ -48,14 +47,15 @@ class Server:
 
     def get(self, path: str, **query: object) -> tuple[int, Mapping[str, str], Any]:
         """The status, the headers and the JSON of an answer, `None` in the place of anything else."""
-        target = httpx2.URL(f"{self._address}{path}?{urlencode(query)}").copy_with(host=self._at)
-        extensions = {
-            "sni_hostname": self._parts.hostname,
-            "timeout": httpx2.Timeout(_IDLE_SECONDS).as_dict(),
-            "trace": self._deadline.trace,
-        }
         try:
-            request = httpx2.Request("GET", target, headers=self._headers, extensions=extensions)
+            request = pinned_request(
+                "GET",
+                f"{self._address}{path}?{urlencode(query)}",
+                self._at,
+                headers=self._headers,
+                idle_seconds=_IDLE_SECONDS,
+                deadline=self._deadline,
+            )
         except UnicodeError as error:
             raise SourceError("The token holds a character that cannot be sent.") from error
         data = b""
@@ -72,7 +72,7 @@ class Server:
                 raise SourceError(
                     f"This took longer than {_WHOLE_SECONDS:g} seconds. Ask for fewer rows."
                 ) from error
-            raise SourceError(f"{self._parts.hostname} does not answer: {type(error).__name__}.") from error
+            raise SourceError(f"{self._host} does not answer: {type(error).__name__}.") from error
         try:
             found = json.loads(data)
         except (ValueError, RecursionError):
