@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from django.conf import settings
 
+from engine.domain.whole_files import whole_file
 from engine.publishing.base import Ask, Place, Registry, RegistryError, Request
 from engine.publishing.promptfoo import promptfoo_of
 from engine.publishing.winners import Winner
@@ -111,12 +110,5 @@ def _read(path: Path) -> str:
 
 def _write(path: Path, text: str) -> None:
     """Put the text there at once: no reader sees half a file."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        Path(name).chmod(0o644)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    with whole_file(path, mode=0o644) as file:
+        file.write(text.encode())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
+from engine.domain.whole_files import whole_file
 from engine.management.lookups import find_experiment
 from engine.models import Experiment
 from engine.selectors import browsing
@@ -97,23 +96,15 @@ def _form(experiment: Experiment, filters: list[str], *, everything: bool) -> Se
 
 
 def _write(export: Export, tally: Tally, out: Path, *, show_progress: bool) -> None:
-    """Write under a temporary name first: nobody ever sees half a file."""
+    """Write the file, with progress where somebody looks."""
     total = None
     if not files.FORMATS[export.format].training and show_progress:
         total = browsing.selected_judgments(export.experiment, export.selection).count()
-    descriptor, name = tempfile.mkstemp(dir=out.absolute().parent, prefix=f".{out.name}.")
-    try:
-        # Without a terminal, as in a cron job, nothing is drawn.
-        with (
-            os.fdopen(descriptor, "wb") as file,
-            tqdm(total=total, unit=" rows", disable=None if show_progress else True) as bar,
-        ):
-            for piece in export.pieces(tally):
-                file.write(piece)
-                bar.update(tally.rows - bar.n)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, out)
-    except BaseException:
-        os.unlink(name)
-        raise
+    # Without a terminal, as in a cron job, nothing is drawn.
+    with (
+        whole_file(out) as file,
+        tqdm(total=total, unit=" rows", disable=None if show_progress else True) as bar,
+    ):
+        for piece in export.pieces(tally):
+            file.write(piece)
+            bar.update(tally.rows - bar.n)
