@@ -278,12 +278,7 @@ def _body(fields: Fields) -> dict[str, Any]:
 
 
 def _objects(fields: Fields) -> set[str]:
-    data = _body(fields).get("data")
-    return (
-        {str(each.get("object")) for each in data if isinstance(each, dict)}
-        if isinstance(data, list)
-        else set()
-    )
+    return {str(each.get("object")) for each in _objects_in(_body(fields).get("data"))}
 
 
 def _without_answer(line: Row, question: Row | None, reason: LeftOutError, example: str = "") -> Run:
@@ -304,9 +299,7 @@ def _replies(line: Row, question: Row | None) -> Iterator[Run]:
     said = request.get("messages")
     if isinstance(said, list) and said and isinstance(said[-1], dict) and said[-1].get("role") == "assistant":
         asked = LeftOutError("which the request itself began")
-    items = [
-        each for name in ("output", "content") for each in body.get(name) or () if isinstance(each, dict)
-    ]
+    items = [each for name in ("output", "content") for each in _objects_in(body.get(name))]
     if isinstance(asked, Asked) and any(str(each.get("type")).endswith(_OF_TOOLS) for each in items):
         asked = replace(asked, after_tools=True)
     settings = {name: value for name, value in request.items() if name not in _NO_SETTINGS}
@@ -401,9 +394,7 @@ def _sample(row: Row, header: Fields, findings: Findings) -> Iterator[Run]:
     asked = _asked(given, "\n".join(system))
     if isinstance(asked, Asked):
         asked = _with_choices(asked, fields.get("choices"))
-        if any(
-            isinstance(each, dict) and each.get("role") == "tool" for each in fields.get("messages") or ()
-        ):
+        if any(each.get("role") == "tool" for each in _objects_in(fields.get("messages"))):
             asked = replace(asked, after_tools=True)
     first, *others = answers_in(output)
     for _ in others:
@@ -605,11 +596,6 @@ def _mt_bench(rows: Iterable[Row], findings: Findings) -> Iterator[Run]:
             for _ in filter(str.strip, said[1:] if not failed else ()):
                 why = "as each goes on with the model's own first answer, which is no common task"
                 findings.leave("later turn", why, row.place)
-
-
-def _time(row: Row) -> float:
-    said = row.fields.get("tstamp")
-    return said if isinstance(said, (int, float)) else 0.0
 
 
 def _turns(fields: Fields) -> list[list[str]]:

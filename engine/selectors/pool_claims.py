@@ -28,8 +28,7 @@ def of_pool(experiment: Experiment) -> list[str]:
     else:
         written = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)
         held = f"these {written.count():,} responses to {number(tasks, 'task')}"
-    lacking = _lacking(experiment) if experiment.responses == Experiment.Responses.IMPORTED else []
-    return [each for each in (f"It holds on {held}.", *lacking, unproven(experiment)) if each]
+    return [each for each in (f"It holds on {held}.", *_lacking(experiment), unproven(experiment)) if each]
 
 
 def unproven(experiment: Experiment) -> str:
@@ -114,11 +113,9 @@ def tasks_left_out(experiment: Experiment) -> list[str]:
     """A sentence where some tasks were not compared, or not of every policy: no model could respond to them,
     or ready-made responses lack.
     """
-    if experiment.responses == Experiment.Responses.IMPORTED:
-        return _lacking(experiment)
     failed = _n_left_out(experiment)
     if not failed:
-        return []
+        return _lacking(experiment)
     tasks = experiment.tasks.count()
     them = "it" if failed == 1 else "them"
     return [f"The result says nothing about {failed:,} of {tasks:,} tasks: the model failed on {them}."]
@@ -126,6 +123,8 @@ def tasks_left_out(experiment: Experiment) -> list[str]:
 
 def _lacking(experiment: Experiment) -> list[str]:
     """A sentence where policies have ready-made responses to some of the tasks alone."""
+    if experiment.responses != Experiment.Responses.IMPORTED:
+        return []
     tasks = tasks_present(experiment).count()
     there = Q(responses__state=Response.State.DONE, responses__task__left_at=None)
     counted = experiment.policies.present().annotate(n=Count("responses__task", filter=there, distinct=True))

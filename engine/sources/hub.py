@@ -46,10 +46,9 @@ class Hub:
                 )
             total = int(first["num_rows_total"])
             drawn = sorted(random.Random(wanted.seed).sample(range(total), min(wanted.number, total)))  # noqa: S311
-            rows, cut = [], 0
+            chosen, rows, cut = {*drawn}, [], 0
             for start, length in _windows(drawn):
                 page = self._get(server, wanted, "/rows", **asked, offset=start, length=length)[1]
-                chosen = {*drawn}
                 for each in page["rows"]:
                     if each["row_idx"] not in chosen:
                         continue
