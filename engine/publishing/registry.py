@@ -12,16 +12,14 @@ from engine.publishing.over_http import Langfuse, LangSmith, MLflow, Webhook
 from engine.publishing.working_tree import WorkingTree
 
 ENTRY_POINTS = "llmpo.registries"
-_REGISTRIES = EntryPoints[Callable[[], Registry]](
-    ENTRY_POINTS,
-    {
-        "langfuse": Langfuse,
-        "mlflow": MLflow,
-        "langsmith": LangSmith,
-        "git": WorkingTree,
-        "webhook": Webhook,
-    },
-)
+_OWN: dict[str, Callable[[], Registry]] = {
+    "langfuse": Langfuse,
+    "mlflow": MLflow,
+    "langsmith": LangSmith,
+    "git": WorkingTree,
+    "webhook": Webhook,
+}
+_REGISTRIES = EntryPoints(ENTRY_POINTS, _OWN)
 
 
 def registry_names() -> list[str]:

@@ -27,9 +27,8 @@ class FilesHere:
             raise SourceError(f"{wanted.name} cannot be read: {error.strerror}.") from error
 
 
-_SOURCES = EntryPoints[Callable[[], Source]](
-    ENTRY_POINTS, {FILES: FilesHere, "hub": Hub, "langfuse": Langfuse}
-)
+_OWN: dict[str, Callable[[], Source]] = {FILES: FilesHere, "hub": Hub, "langfuse": Langfuse}
+_SOURCES = EntryPoints(ENTRY_POINTS, _OWN)
 
 
 def source_names(*, of_pages: bool = False) -> list[str]:
