@@ -4,10 +4,10 @@
     … python -m benchmarks.soak --seconds 300
 
 Three web processes, two control workers, three generation workers, two for analysis, and beat run on a test
-database. Annotators answer, skip, take back, and go away without a word, so that leases expire. After a day's
-answers each gives the place to somebody else. Meanwhile judgments are voided and processes are killed with
--9, and an experiment that a rule judges has responses written. Afterwards the database is held against what
-was confirmed, and `manage.py verify` runs. The last line is JSON.
+database. Annotators answer, skip, take back, and go away without a word, so that assignments expire. After a
+day's answers each gives the place to somebody else. Meanwhile judgments are voided and processes are killed
+with -9, and an experiment that a rule judges has responses written. Afterwards the database is held against
+what was confirmed, and `manage.py verify` runs. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import Any
 from benchmarks.installation import ONE_THREAD, ROOT, options_of, scratch_database, session_of, web_server
 from benchmarks.serving_load import Load, Visitor, experiment_on_ready_responses, run, settle, token_of
 
-_SETTINGS = ONE_THREAD | {"LEASE_SECONDS": "10", "CLAIM_SECONDS": "10", "LOG_LEVEL": "CRITICAL"}
+_SETTINGS = ONE_THREAD | {"ASSIGNMENT_SECONDS": "10", "CLAIM_SECONDS": "10", "LOG_LEVEL": "CRITICAL"}
 _WORKERS = {"control": 2, "generation": 3, "analysis": 2}
 # The first of each is never killed: what leaks shows in a process that grows old.
 _SPARED = {f"{kind}-1" for kind in _WORKERS}

@@ -572,7 +572,7 @@ JUDGE_MAX_TOKENS = env.int("JUDGE_MAX_TOKENS", 2000, validate=validate.Range(min
 # Comparisons that people and the language model have both judged before it may vote.
 JUDGE_CALIBRATION = env.int("JUDGE_CALIBRATION", 30, validate=validate.Range(min=10))
 # Seconds for which a shown pair stays reserved for its annotator.
-LEASE_SECONDS = env.int("LEASE_SECONDS", 300, validate=validate.Range(min=10))
+ASSIGNMENT_SECONDS = env.int("ASSIGNMENT_SECONDS", 300, validate=validate.Range(min=10))
 # The least and the largest number of ready pairs kept ahead; between them the click rate decides.
 BUFFER_MIN = env.int("BUFFER_MIN", 4, validate=validate.Range(min=1))
 BUFFER_MAX = env.int("BUFFER_MAX", 256, validate=validate.Range(min=1))

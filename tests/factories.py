@@ -178,7 +178,7 @@ def hopeless(response_id: int, reason: str = "broken") -> Failed:
     return Failed(response_id, reason)
 
 
-def lease_all(*, experiment_id: int, annotator: User, n_wanted: int = MOST_HELD) -> list[Assignment]:
+def assign_all(*, experiment_id: int, annotator: User, n_wanted: int = MOST_HELD) -> list[Assignment]:
     """The comparisons that this annotator holds when they ask for so many, the first one first."""
     experiment = Experiment.objects.get(pk=experiment_id)
     held = desk(experiment=experiment, annotator=annotator, n_wanted=n_wanted).pairs
@@ -186,14 +186,14 @@ def lease_all(*, experiment_id: int, annotator: User, n_wanted: int = MOST_HELD)
     return [found[pair.pk] for pair in held if pair.comparison_id]
 
 
-def lease_next(*, experiment_id: int, annotator: User) -> Assignment | None:
+def assign_next(*, experiment_id: int, annotator: User) -> Assignment | None:
     """The pair that this annotator is shown now, where there is one."""
-    return next(iter(lease_all(experiment_id=experiment_id, annotator=annotator, n_wanted=1)), None)
+    return next(iter(assign_all(experiment_id=experiment_id, annotator=annotator, n_wanted=1)), None)
 
 
-def lease(experiment: Experiment, user: User) -> Assignment:
+def assign(experiment: Experiment, user: User) -> Assignment:
     """The pair that this annotator is shown now; there must be one."""
-    held = lease_next(experiment_id=experiment.pk, annotator=user)
+    held = assign_next(experiment_id=experiment.pk, annotator=user)
     assert held is not None, "nothing is ready"
     return held
 
@@ -201,13 +201,13 @@ def lease(experiment: Experiment, user: User) -> Assignment:
 def click(experiment: Experiment, user: User, choice: str = "left") -> Judgment:
     """Show this annotator the next pair, and have them choose."""
     return record_answer(
-        experiment_id=experiment.pk, token=lease(experiment, user).token, annotator=user, choice=choice
+        experiment_id=experiment.pk, token=assign(experiment, user).token, annotator=user, choice=choice
     ).judgment
 
 
 def click_for(experiment: Experiment, user: User, beats: Callable[[int, int], bool]) -> Judgment:
     """Judge the next pair by what is true: ``beats(i, j)`` says whether policy i wins against policy j."""
-    held = lease(experiment, user)
+    held = assign(experiment, user)
     comparison = held.comparison
     i_wins = beats(comparison.policy_i.index, comparison.policy_j.index)
     choice = "left" if i_wins == comparison.i_on_left else "right"

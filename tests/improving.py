@@ -17,7 +17,7 @@ from engine.services.improvements import add_proposals, claim_writing, note_writ
 from engine.services.judging import record_answer
 from engine.services.planning import advance
 from tests.backends import ScriptedBackend, system_of, user_of
-from tests.factories import SECRET, add_member, lease_all, write_responses
+from tests.factories import SECRET, add_member, assign_all, write_responses
 
 # What people like: each trait adds so much to the log-odds of being preferred.
 TASTE = {"short": 0.9, "warm": 0.8, "asks": 0.7}
@@ -76,7 +76,7 @@ def plan_and_answer(experiment: Experiment) -> None:
 
 def judge(experiment: Experiment, user: User, rng: np.random.Generator) -> bool:
     """Judge the next pair by the taste; False where nothing is ready."""
-    held = lease_all(experiment_id=experiment.pk, annotator=user, n_wanted=1)
+    held = assign_all(experiment_id=experiment.pk, annotator=user, n_wanted=1)
     if not held:
         return False
     shown = held[0].comparison

@@ -17,7 +17,7 @@ from gunicorn.config import Config
 from engine.domain import log_context
 from llmpo_site import celery
 from llmpo_site.logs import Lines, Objects
-from tests.factories import lease_next, make_experiment
+from tests.factories import assign_next, make_experiment
 
 
 @pytest.fixture(autouse=True)
@@ -103,12 +103,12 @@ def test_gunicorn_writes_objects_where_the_log_does(monkeypatch, capsys):
 @pytest.mark.django_db
 def test_a_click_is_about_its_experiment_and_its_comparison(client, annotator):
     experiment = make_experiment(ready=True, annotators=(annotator,))
-    lease = lease_next(experiment_id=experiment.pk, annotator=annotator)
-    assert lease is not None
+    assignment = assign_next(experiment_id=experiment.pk, annotator=annotator)
+    assert assignment is not None
     client.force_login(annotator)
-    client.post(f"/label/{experiment.pk}/judge/", {"token": lease.token, "choice": "left"})
+    client.post(f"/label/{experiment.pk}/judge/", {"token": assignment.token, "choice": "left"})
     assert log_context.names()["experiment"] == str(experiment.pk)
-    assert log_context.names()["comparison"] == str(lease.comparison_id)
+    assert log_context.names()["comparison"] == str(assignment.comparison_id)
 
 
 def test_a_task_is_about_its_experiment_until_it_ends():

@@ -27,7 +27,7 @@ class ImportedBeforeError(WrongStateError):
     """The same votes were imported earlier and would count twice."""
 
 
-class LeaseLostError(EngineError):
+class AssignmentLostError(EngineError):
     """The pair is no longer reserved for this annotator: somebody else has it, or has judged it."""
 
 

@@ -261,7 +261,7 @@ class Migration(migrations.Migration):
                 ('i_on_left', models.BooleanField(help_text="Result of the fair coin: policy i's response is on the left.")),
                 ('plan', models.JSONField(default=dict, help_text='Record of the choice of this pair: sampler, seed, accepted risk, counts at the time.')),
                 ('texts', models.CharField(blank=True, editable=False, help_text='The two texts by name, the same for every comparison that shows them. Empty until both are written, and where each comparison has new ones.', max_length=60)),
-                ('state', models.CharField(choices=[('planned', 'Planned'), ('ready', 'Ready'), ('leased', 'Leased'), ('judged', 'Judged'), ('discarded', 'Discarded')], default='planned', max_length=10)),
+                ('state', models.CharField(choices=[('planned', 'Planned'), ('ready', 'Ready'), ('assigned', 'Assigned'), ('judged', 'Judged'), ('discarded', 'Discarded')], default='planned', max_length=10)),
                 ('skips', models.PositiveSmallIntegerField(default=0)),
                 ('outcome', models.FloatField(blank=True, help_text='Outcome D, set once enough annotators judged the comparison.', null=True)),
                 ('discard_reason', models.TextField(blank=True)),
@@ -1209,7 +1209,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='comparison',
-            index=models.Index(condition=models.Q(('state__in', ['planned', 'ready', 'leased'])), fields=['experiment', 'state', 'id'], name='comparison_pending'),
+            index=models.Index(condition=models.Q(('state__in', ['planned', 'ready', 'assigned'])), fields=['experiment', 'state', 'id'], name='comparison_pending'),
         ),
         migrations.AddIndex(
             model_name='comparison',
@@ -1221,7 +1221,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='comparison',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['planned', 'ready', 'leased', 'judged', 'discarded'])), name='comparison_state'),
+            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['planned', 'ready', 'assigned', 'judged', 'discarded'])), name='comparison_state'),
         ),
         migrations.AddConstraint(
             model_name='comparison',

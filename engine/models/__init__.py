@@ -4,7 +4,7 @@ Rows are the queue: every state below is moved by a conditional UPDATE or under 
 only wake the code that looks for work here. ``Claimable`` rows are taken by one worker at a time.
 
 * ``Response``: waiting → generating (claim) → done | failed (reason).
-* ``Comparison``: planned → ready (both responses done) → leased (one annotator) → judged; or discarded
+* ``Comparison``: planned → ready (both responses done) → assigned (one annotator) → judged; or discarded
   (reason).
 * ``Assignment``: open → judged | skipped; back to open by an undo; or lost (the experiment ended).
 * ``Judgment``: append-only; undoing one appends a ``JudgmentVoid``.

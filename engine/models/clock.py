@@ -1,7 +1,7 @@
 """The clock of the whole installation: the database's.
 
-Leases, claims and signs of life are written on one machine and read on another. The clocks of these machines
-may be minutes apart, so nothing in the engine asks its own machine what time it is.
+Assignments, claims and signs of life are written on one machine and read on another. The clocks of these
+machines may be minutes apart, so nothing in the engine asks its own machine what time it is.
 """
 
 from __future__ import annotations

@@ -20,12 +20,12 @@ class Comparison(models.Model):
     class State(models.TextChoices):
         PLANNED = "planned", "Planned"
         READY = "ready", "Ready"
-        LEASED = "leased", "Leased"
+        ASSIGNED = "assigned", "Assigned"
         JUDGED = "judged", "Judged"
         DISCARDED = "discarded", "Discarded"
 
     # In flight: chosen by the sampler, outcome still to come.
-    PENDING = (State.PLANNED, State.READY, State.LEASED)
+    PENDING = (State.PLANNED, State.READY, State.ASSIGNED)
     PHASES = tuple((phase.value, phase.value) for phase in Phase)
 
     experiment = models.ForeignKey(
@@ -81,7 +81,7 @@ class Comparison(models.Model):
             models.Index(
                 fields=["experiment", "state", "id"],
                 name="comparison_pending",
-                condition=Q(state__in=["planned", "ready", "leased"]),
+                condition=Q(state__in=["planned", "ready", "assigned"]),
             ),
             # Who has seen these two texts: asked for each comparison that somebody may be shown.
             models.Index(fields=["texts"], name="comparison_texts", condition=Q(texts__gt="")),
@@ -91,7 +91,7 @@ class Comparison(models.Model):
             models.UniqueConstraint(fields=["experiment", "number"], name="comparison_number_once"),
             models.CheckConstraint(
                 name="comparison_state",
-                condition=Q(state__in=["planned", "ready", "leased", "judged", "discarded"]),
+                condition=Q(state__in=["planned", "ready", "assigned", "judged", "discarded"]),
             ),
             models.CheckConstraint(
                 name="comparison_judged_has_outcome",

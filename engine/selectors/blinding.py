@@ -32,7 +32,7 @@ def is_over(experiment: Experiment) -> bool:
     """True once the experiment has concluded and nobody has a pair on the screen."""
     return (
         experiment.state == Experiment.State.CONCLUDED
-        and not experiment.comparisons.filter(state=Comparison.State.LEASED).exists()
+        and not experiment.comparisons.filter(state=Comparison.State.ASSIGNED).exists()
     )
 
 

@@ -13,8 +13,8 @@ from django.db.models import Count, Q
 from engine.models import Allowance, Assignment, Experiment, Flag, clock
 
 _STATE = Assignment.State
-# Somebody who was given a pair twelve times `LEASE_SECONDS` ago (an hour by default), and has not answered
-# it, has left it: long enough for a lunch with the page open.
+# Somebody who was given a pair twelve times `ASSIGNMENT_SECONDS` ago (an hour by default), and has not
+# answered it, has left it: long enough for a lunch with the page open.
 _PRESENCES_IN_A_HOLD = 12
 
 # Pairs without an answer count against every claim. Whoever left at least so many pairs, and more than this
@@ -24,7 +24,7 @@ CAPPED_FROM_LEFT, CAPPED_BEYOND = 5, 0.1
 
 def hold() -> timedelta:
     """The time after which an open pair counts as left."""
-    return timedelta(seconds=_PRESENCES_IN_A_HOLD * settings.LEASE_SECONDS)
+    return timedelta(seconds=_PRESENCES_IN_A_HOLD * settings.ASSIGNMENT_SECONDS)
 
 
 def is_capped(n_left: int, n_shown: int) -> bool:

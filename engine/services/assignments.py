@@ -231,7 +231,7 @@ def _next_one(experiment: Experiment, annotator: User, n_shown: int) -> Assignme
     needed = counts.needed(experiment)
     taken = needed == 1 or given(comparison) + 1 >= needed
     if taken and check is None:
-        comparison.state = Comparison.State.LEASED
+        comparison.state = Comparison.State.ASSIGNED
     comparison.save(update_fields=["state"])
     if check is not None:
         check.in_place_of = comparison

@@ -14,7 +14,7 @@ from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _
 
 from engine.domain import log_context
-from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
+from engine.domain.errors import AssignmentLostError, UnknownTokenError, WrongStateError
 from engine.domain.further_questions import read_questions, stored
 from engine.domain.outcome_of_answers import outcome_of
 from engine.domain.showings import Fate
@@ -68,7 +68,7 @@ def record_answer(
 
     Raises
     ------
-    LeaseLostError, UnknownTokenError
+    AssignmentLostError, UnknownTokenError
     WrongStateError
         The experiment does not offer this choice.
     SpecError
@@ -85,14 +85,14 @@ def record_answer(
     if assignment.comparison_id:
         log_context.note(comparison=assignment.comparison_id)
     if assignment.state == Assignment.State.SKIPPED:
-        raise LeaseLostError(_("You skipped that pair, so your answer to it was not counted."))
+        raise AssignmentLostError(_("You skipped that pair, so your answer to it was not counted."))
     if assignment.state == Assignment.State.JUDGED:
         if (earlier := Judgment.objects.filter(token=token).first()) is not None:
             return Recorded(earlier, assignment, created=False)
         # Brought back by an editor: one person's judgment of a comparison counts once.
-        raise LeaseLostError(_("Your earlier answer to that pair stands, so this one was not counted."))
+        raise AssignmentLostError(_("Your earlier answer to that pair stands, so this one was not counted."))
     if has_ended(assignment):
-        raise LeaseLostError(
+        raise AssignmentLostError(
             _("The experiment ended before your answer to that pair came, so it was not counted.")
         )
     if choice not in counts.choices(assignment.experiment):

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.utils.translation import gettext
 
 from engine.domain.conversations import Message
-from engine.domain.errors import LeaseLostError
+from engine.domain.errors import AssignmentLostError
 from engine.models import Assignment, Experiment, Judgment, Membership, User
 from engine.selectors import admission
 from engine.selectors.blinding import has_or_had
@@ -161,7 +161,7 @@ def answer(
 
     Raises
     ------
-    LeaseLostError, UnknownTokenError, WrongStateError, SpecError
+    AssignmentLostError, UnknownTokenError, WrongStateError, SpecError
         See :func:`engine.services.judging.record_answer`.
     """
     recorded = judging.record_answer(
@@ -176,11 +176,13 @@ def answer(
     )
     given, answered = recorded.judgment, recorded.assignment
     if not given.standing:
-        raise LeaseLostError(gettext("Your answer to that pair was taken back, so this one was not counted."))
+        raise AssignmentLostError(
+            gettext("Your answer to that pair was taken back, so this one was not counted.")
+        )
     # A request that is repeated is answered like the first. Another answer, as from another tab, is not
     # dropped without a word.
     if given.choice != choice:
-        raise LeaseLostError(
+        raise AssignmentLostError(
             gettext("You had answered that pair already. That answer stands; this one was not counted.")
         )
     practice = answered is not None and answered.kind == Assignment.Kind.PRACTICE

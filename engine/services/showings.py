@@ -163,7 +163,7 @@ def _resettle(comparison: Comparison, given: Sequence[_Given]) -> list[ShowingEv
         comparison.judged_at = None
         if comparison.state not in Comparison.PENDING:
             # All who were to judge it had it, and nobody else gets it now that one of them has it again.
-            comparison.state = Comparison.State.LEASED
+            comparison.state = Comparison.State.ASSIGNED
     elif after.outcome is None:
         comparison.state, comparison.judged_at = Comparison.State.DISCARDED, None
         n = comparison.skips

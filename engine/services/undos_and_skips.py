@@ -35,7 +35,7 @@ _WAITING_NOTED = PRESENCE / 2
 
 def presence_end() -> datetime:
     """Until when somebody who is seen now counts as being here."""
-    return clock.now() + timedelta(seconds=settings.LEASE_SECONDS)
+    return clock.now() + timedelta(seconds=settings.ASSIGNMENT_SECONDS)
 
 
 def arrival() -> dict[str, Any]:

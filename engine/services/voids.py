@@ -34,7 +34,7 @@ from engine.services.showings import settle, settle_assignments
 # States of comparisons that accept no judgment now.
 _WHY_NOT = {
     str(Comparison.State.JUDGED): "This pair has been judged again. Void that judgment first.",
-    str(Comparison.State.LEASED): "An annotator is looking at this pair. Try again in a few minutes.",
+    str(Comparison.State.ASSIGNED): "An annotator is looking at this pair. Try again in a few minutes.",
     str(Comparison.State.DISCARDED): "This pair has been discarded, so it accepts no judgments.",
 }
 

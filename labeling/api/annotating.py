@@ -1,4 +1,4 @@
-"""Judging pairs by a program, under the same leases and rules as on the page."""
+"""Judging pairs by a program, under the same assignments and rules as on the page."""
 
 from __future__ import annotations
 

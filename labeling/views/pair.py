@@ -18,7 +18,7 @@ from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
+from engine.domain.errors import AssignmentLostError, UnknownTokenError, WrongStateError
 from engine.domain.further_questions import LONGEST_TEXT, MARKS, Kind, read_questions
 from engine.models import Experiment, Flag, Judgment
 from engine.selectors import answers, counts, pools
@@ -108,7 +108,7 @@ def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         asked = {"experiment": access.to_label(request, experiment_id)}
         return render(request, "labeling/begin.html", asked)
     if request.method == "HEAD":
-        # Nobody is shown anything, so nothing is leased.
+        # Nobody is shown anything, so nothing is assigned.
         return HttpResponse()
     if not form.is_valid():
         return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
@@ -156,7 +156,7 @@ def judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
             in_view=data["in_view"],
             further=_further_in(request.POST, experiment),
         )
-    except LeaseLostError as lost:
+    except AssignmentLostError as lost:
         return _show_next(request, experiment, form.screen(), notice=str(lost))
     except (UnknownTokenError, WrongStateError) as refused:
         return _bad_request(request, experiment, str(refused))
@@ -410,7 +410,7 @@ def _render(
         "newest": _newest(request, experiment),
         "most_held": MOST_HELD,
         "store": _store(request, experiment),
-        "beat_seconds": max(5, settings.LEASE_SECONDS // 3),
+        "beat_seconds": max(5, settings.ASSIGNMENT_SECONDS // 3),
     }
     return render(request, "labeling/pair.html", context)
 

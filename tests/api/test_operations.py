@@ -281,7 +281,7 @@ class TestSteer:
 
 
 class TestAnnotate:
-    def test_a_pair_is_leased_judged_and_undone(self, experiment, call):
+    def test_a_pair_is_assigned_judged_and_undone(self, experiment, call):
         path = f"/label/{experiment.pk}"
         shown = call("post", f"{path}/next", {}).json()
         assert shown["choices"] == ["left", "right"]

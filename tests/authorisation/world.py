@@ -38,7 +38,7 @@ from engine.services.uploads import keep_upload
 from tests.accounts import log_in_recently
 from tests.authorisation.table import OUTSIDERS, ROLES, TOKENS, is_api
 from tests.backends import ScriptedBackend
-from tests.factories import add_member, lease, write_responses
+from tests.factories import add_member, assign, write_responses
 
 _SUPERUSER = frozenset({"superuser"})
 _OWNERS = frozenset({"owner", "superuser"})
@@ -372,7 +372,7 @@ class World:
             "judgment_of_another": judgments[0].pk,
             "token": judgments[-1].token,
             "token_of_another": judgments[0].token,
-            "token_on_show_of_another": lease(experiment, zoe).token,
+            "token_on_show_of_another": assign(experiment, zoe).token,
             "comparison_id": judgments[-1].comparison_id,
             "membership_id": member.pk,
             "user_id": zoe.pk,
@@ -457,7 +457,7 @@ def _spec(mark: str, seed: int, **settings: Any) -> ExperimentSpec:
 
 
 def _judge(experiment: Experiment, annotator: User, comment: str) -> Any:
-    token = lease(experiment, annotator).token
+    token = assign(experiment, annotator).token
     return record_answer(
         experiment_id=experiment.pk, token=token, annotator=annotator, choice="left", comment=comment
     ).judgment

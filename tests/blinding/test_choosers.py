@@ -115,8 +115,8 @@ def test_nobody_else_is_given_what_a_chooser_left():
     chooser.call("leave")
     theirs = {each.comparison_id for each in Assignment.objects.filter(annotator=chooser.user)}
     other = chooser.experiment.memberships.exclude(user=chooser.user).get().user
-    for lease in serving.desk(experiment=chooser.experiment, annotator=other, n_wanted=MOST_HELD).pairs:
-        assert lease.comparison_id not in theirs
+    for assignment in serving.desk(experiment=chooser.experiment, annotator=other, n_wanted=MOST_HELD).pairs:
+        assert assignment.comparison_id not in theirs
 
 
 @pytest.mark.parametrize("by", ["page", "API"])

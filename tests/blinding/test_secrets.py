@@ -28,8 +28,8 @@ from labeling.exports.files import Export, Tally
 from tests.authorisation.table import TABLE, is_api
 from tests.factories import (
     add_member,
+    assign,
     click_on,
-    lease,
     make_experiment,
     make_spec,
     make_user,
@@ -186,7 +186,7 @@ class TestItStaysSecret:
         assert SECRET not in json.dumps(written)
 
     def test_not_while_somebody_still_looks_at_a_pair(self, experiment, annotator):
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         stop(experiment_id=experiment.pk)
         assert manifest(experiment)["experiment"]["secrets"] == []
         serving.answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")

@@ -18,7 +18,7 @@ from engine.selectors.verifying import faults_of
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.planning import advance
-from tests.factories import add_member, click_for, lease_next, make_user
+from tests.factories import add_member, assign_next, click_for, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -61,7 +61,7 @@ def play(
     pairs: list[Shown] = []
     for person in itertools.islice(itertools.cycle(range(n_people)), n_clicks):
         advance(experiment_id=experiment.pk)
-        held = lease_next(experiment_id=experiment.pk, annotator=people[person])
+        held = assign_next(experiment_id=experiment.pk, annotator=people[person])
         if held is None:
             # Others may have something left.
             if Experiment.objects.get(pk=experiment.pk).used_up:

@@ -41,7 +41,7 @@ _N_RANDOM = 24
 # from anybody.
 _RANDOM_STEPS = (
     "look", "look", "look", "judge", "judge", "skip", "leave", "leave", "log_out", "beat", "undo", "reopen",
-    "list_answers", "be_away", "be_away_before_a_sweep", "half_a_lease", "an_hour",
+    "list_answers", "be_away", "be_away_before_a_sweep", "half_an_assignment", "an_hour",
 )  # fmt: skip
 _OF_ONE_PAIR = {"judge", "skip", "reopen"}
 
@@ -164,7 +164,7 @@ class World:
 
     # ------------------------------------------------------------ what happens meanwhile
 
-    def half_a_lease(self) -> None:
+    def half_an_assignment(self) -> None:
         Clock.ahead += timedelta(seconds=150)
 
     def be_away_before_a_sweep(self) -> None:

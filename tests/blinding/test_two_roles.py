@@ -28,7 +28,7 @@ from engine.services.tokens import make_token
 from engine.services.voids import restore_judgment, void_annotator
 from tests.accounts import let_create, logged_in
 from tests.downloads import ask
-from tests.factories import add_member, click, lease, make_experiment, make_user
+from tests.factories import add_member, assign, click, make_experiment, make_user
 from tests.markup import words
 
 pytestmark = pytest.mark.django_db
@@ -94,18 +94,18 @@ class TestUnfinishedPairsAreHidden:
 
     def test_the_list_leaves_them_out_and_says_how_many(self, watcher, experiment, annotator):
         judged = click(experiment, annotator).comparison_id
-        held = lease(experiment, annotator).comparison_id
+        held = assign(experiment, annotator).comparison_id
         page = get(logged_in(watcher), "comparisons", experiment.pk)
         listed = content(page)
         assert reverse("comparison", args=[experiment.pk, judged]) in listed
         for hidden in experiment.comparisons.exclude(pk=judged):
             assert reverse("comparison", args=[experiment.pk, hidden.pk]) not in listed
-        assert experiment.comparisons.get(pk=held).state == "leased"
+        assert experiment.comparisons.get(pk=held).state == "assigned"
         assert f'data-unfinished="{experiment.comparisons.exclude(pk=judged).count()}"' in listed
 
-    @pytest.mark.parametrize("state", ["planned", "ready", "leased"])
+    @pytest.mark.parametrize("state", ["planned", "ready", "assigned"])
     def test_the_page_of_one_shows_nothing_of_it(self, watcher, experiment, annotator, state):
-        comparison = lease(experiment, annotator).comparison
+        comparison = assign(experiment, annotator).comparison
         Comparison.objects.filter(pk=comparison.pk).update(state=state)
         # A response of one digit may stand in the page by chance, as part of a number.
         Response.objects.filter(pk=comparison.left.pk).update(text="the response of this pair")
@@ -144,7 +144,7 @@ class TestUnfinishedPairsAreHidden:
     def test_the_log_of_showings_comes_after_the_end(self, watcher, experiment, annotator):
         """It names the policies of open pairs."""
         click(experiment, annotator)
-        held, client = lease(experiment, annotator), logged_in(watcher)
+        held, client = assign(experiment, annotator), logged_in(watcher)
         assert get(client, "events_jsonl", experiment.pk).status_code == 403
         assert "events.jsonl" not in content(get(client, "export", experiment.pk))
         stop(experiment_id=experiment.pk)
@@ -234,7 +234,7 @@ class TestWhoAnnotatesToo:
 
     def test_who_lost_the_role_of_annotator_is_still_kept_from_them(self, both, experiment):
         """They could look, and come back to judge what they saw."""
-        comparison = lease(experiment, both).comparison
+        comparison = assign(experiment, both).comparison
         remove_member(membership_id=Membership.objects.get(user=both, role="annotator").pk, by=both)
         assert get(logged_in(both), "comparison", experiment.pk, comparison.pk).status_code == 403
 
@@ -249,13 +249,13 @@ class TestWhoAnnotatesToo:
         judgment.comparison.refresh_from_db()
         assert (judgment.comparison.state, judgment.comparison.skips) == ("discarded", 1)
         for user in (both, other):
-            assert lease(experiment, user).comparison_id != judgment.comparison_id
+            assert assign(experiment, user).comparison_id != judgment.comparison_id
 
     @pytest.mark.parametrize("void", [void_one, void_all])
     def test_one_that_an_editor_voided_is_too(self, both, experiment, admin, void):
         judgment = click(experiment, both)
         void(judgment, by=admin)
-        assert lease(experiment, both).comparison_id != judgment.comparison_id
+        assert assign(experiment, both).comparison_id != judgment.comparison_id
 
     def test_an_unanswered_repeat_is_not_told(self, both, experiment):
         judgment = click(experiment, both)

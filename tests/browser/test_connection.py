@@ -95,10 +95,10 @@ def assert_counted_once(experiment: Experiment, n: int) -> None:
 def test_two_browsers_one_offline_for_a_minute_and_one_pressing_back(
     browser: Browser, live_server, experiment, people, settings
 ):
-    """A minute that is really waited: longer than a lease, so that only the page that is online keeps its
-    own.
+    """A minute that is really waited: longer than an assignment, so that only the page that is online keeps
+    its own.
     """
-    settings.LEASE_SECONDS = 20
+    settings.ASSIGNMENT_SECONDS = 20
     ann, bob = people
     offline, back, sent = [], [], []
     with (

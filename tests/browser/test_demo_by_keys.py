@@ -79,18 +79,18 @@ def test_it_ends_with_its_outcome_within_a_hundred_clicks(page: Page, annotator,
     for click in range(MOST_CLICKS):
         # Who has just seen a pair when the experiment ends is told the outcome in its place.
         expect(page.locator("#choose-left:enabled").or_(outcome).first).to_be_visible()
-        lease = (
+        assignment = (
             Assignment.objects.select_related("comparison").filter(token=shown_token(page) or None).first()
         )
-        if lease is None:
+        if assignment is None:
             break
-        shown = lease.comparison
+        shown = assignment.comparison
         if click == 5:
             picture(page, "pair")
         i_wins = TASTE.index(names[shown.policy_i.index]) < TASTE.index(names[shown.policy_j.index])
         wait_until_heard(page)
         page.keyboard.press("ArrowLeft" if i_wins == shown.i_on_left else "ArrowRight")
-        expect(page.locator("#stage")).not_to_have_attribute("data-token", str(lease.token))
+        expect(page.locator("#stage")).not_to_have_attribute("data-token", str(assignment.token))
         plan()
     expect(outcome).to_be_visible()
     experiment.refresh_from_db()

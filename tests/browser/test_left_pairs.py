@@ -21,10 +21,13 @@ PAIRS_FROM_FAULT_TO_FAULT = 4
 
 def time_passes(span: timedelta) -> None:
     """Nobody is heard of for so long."""
-    for lease in Assignment.objects.filter(state="open"):
-        lease.created_at, lease.granted_at = lease.created_at - span, lease.granted_at - span
-        lease.expires_at -= span
-        lease.save()
+    for assignment in Assignment.objects.filter(state="open"):
+        assignment.created_at, assignment.granted_at = (
+            assignment.created_at - span,
+            assignment.granted_at - span,
+        )
+        assignment.expires_at -= span
+        assignment.save()
 
 
 @pytest.mark.slow

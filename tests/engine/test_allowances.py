@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.utils.translation import override
 
 from engine.domain import secret_draws
-from engine.domain.errors import LeaseLostError, WrongStateError
+from engine.domain.errors import AssignmentLostError, WrongStateError
 from engine.models import Allowance, Assignment, Comparison, Experiment, Flag, Judgment, JudgmentVoid, User
 from engine.selectors import admission, answers, counts, verifying
 from engine.selectors.counts import pair_counts
@@ -19,10 +19,10 @@ from engine.services.serving import Ended, answer, desk, show_next, skip, take_b
 from engine.services.undos_and_skips import ANSWERS_PER_UNDO, MOST_HELD, UNDOS_IN_A_ROW, hold
 from tests.factories import (
     add_member,
+    assign,
+    assign_all,
+    assign_next,
     click,
-    lease,
-    lease_all,
-    lease_next,
     make_experiment,
     make_user,
     write_responses,
@@ -147,13 +147,13 @@ class TestHeldPairs:
 
     def test_nobody_holds_so_many_that_others_find_none(self, experiment, annotator, bob):
         assert Comparison.objects.filter(state="ready").count() > MOST_HELD
-        assert len(lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=99)) == MOST_HELD
-        assert lease(experiment, bob).comparison.state == "leased"
+        assert len(assign_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=99)) == MOST_HELD
+        assert assign(experiment, bob).comparison.state == "assigned"
 
     def test_an_answer_makes_room_for_one_more(self, experiment, annotator):
-        held = lease_all(experiment_id=experiment.pk, annotator=annotator)
+        held = assign_all(experiment_id=experiment.pk, annotator=annotator)
         record_answer(experiment_id=experiment.pk, token=held[1].token, annotator=annotator, choice="left")
-        more = lease_all(experiment_id=experiment.pk, annotator=annotator)
+        more = assign_all(experiment_id=experiment.pk, annotator=annotator)
         assert more[:-1] == [held[0], *held[2:]]
         assert more[-1] not in held
 
@@ -180,7 +180,7 @@ class TestHeldPairs:
 
     def test_an_undo_takes_nothing_that_is_held_away(self, experiment, annotator):
         judgment = click(experiment, annotator)
-        held = lease_all(experiment_id=experiment.pk, annotator=annotator)
+        held = assign_all(experiment_id=experiment.pk, annotator=annotator)
         again = take_back(experiment=experiment, answer=judgment, annotator=annotator)
         pairs = desk(experiment=experiment, annotator=annotator, n_wanted=99).pairs
         assert [each.token for each in pairs] == [again.token, *(each.token for each in held)]
@@ -191,11 +191,11 @@ class TestCap:
 
     def leave_and_answer(self, experiment: Experiment, user: User, does: str) -> None:
         for each in does:
-            held = lease_next(experiment_id=experiment.pk, annotator=user)
+            held = assign_next(experiment_id=experiment.pk, annotator=user)
             if held is None:
                 advance(experiment_id=experiment.pk)
                 write_responses()
-                held = lease(experiment, user)
+                held = assign(experiment, user)
             if each == "s":
                 skip(experiment=experiment, token=held.token, annotator=user, reason="cannot_tell")
             else:
@@ -207,14 +207,14 @@ class TestCap:
         self.leave_and_answer(experiment, annotator, "s")
         ended = desk(experiment=experiment, annotator=annotator, n_wanted=1)
         assert (list(ended.pairs), ended.ended) == ([], Ended.LEFT)
-        assert lease_next(experiment_id=experiment.pk, annotator=bob) is not None
+        assert assign_next(experiment_id=experiment.pk, annotator=bob) is not None
 
     def test_five_skips_of_fifty_do_not(self, experiment, annotator):
         self.leave_and_answer(experiment, annotator, "a" * 45 + "sssss")
         assert desk(experiment=experiment, annotator=annotator, n_wanted=1).ended is Ended.NOT
 
     def test_pairs_that_are_left_open_count_until_they_are_answered(self, experiment, annotator):
-        held = lease_all(experiment_id=experiment.pk, annotator=annotator)
+        held = assign_all(experiment_id=experiment.pk, annotator=annotator)
         past = timezone.now() - hold() - timedelta(seconds=1)
         Assignment.objects.filter(annotator=annotator).update(created_at=past, expires_at=past)
         ended = desk(experiment=experiment, annotator=annotator, n_wanted=99)
@@ -246,9 +246,9 @@ class TestSkipped:
     """A skip and then an answer under the same token counted as both."""
 
     def test_an_answer_after_a_skip_is_refused(self, experiment, annotator):
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         skip(experiment=experiment, token=held.token, annotator=annotator, reason="task")
-        with pytest.raises(LeaseLostError, match="You skipped that pair"):
+        with pytest.raises(AssignmentLostError, match="You skipped that pair"):
             answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
         assert not Judgment.objects.exists()
         held.comparison.refresh_from_db()
@@ -258,7 +258,7 @@ class TestSkipped:
         experiment = make_experiment(ready=True, annotators=(annotator,), practice=1, n_gold=1)
         shown = show_next(experiment=experiment, annotator=annotator)
         skip(experiment=experiment, token=shown.token, annotator=annotator, reason="task")
-        with pytest.raises(LeaseLostError, match="You skipped that pair"):
+        with pytest.raises(AssignmentLostError, match="You skipped that pair"):
             answer(experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="left")
         assert Assignment.objects.checks().get().state == "skipped"
 
@@ -293,7 +293,7 @@ class TestSkipTakenBack:
     def test_who_may_see_policies_has_ended_the_pair(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         add_member(experiment, annotator, "viewer")
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         skip(experiment=experiment, token=held.token, annotator=annotator, reason="task")
         skipped = answers.own_answer(experiment, annotator, held.token)
         with pytest.raises(WrongStateError, match="not shown again"):

@@ -22,7 +22,7 @@ from engine.services.experiments import stop
 from engine.services.judging import rebuild_counts, record_answer, void_judgment
 from engine.services.voids import restore_judgment, void_annotator
 from tests.engine.test_checks import work
-from tests.factories import click, lease_next, make_experiment, make_user
+from tests.factories import assign_next, click, make_experiment, make_user
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
@@ -174,7 +174,7 @@ def test_nobody_is_shown_the_pair_of_a_judgment_that_was_restored(experiment, an
     void_judgment(judgment_id=old.pk, by=admin, reason="A slip.")
     restore_judgment(judgment_id=old.pk)
     shown = []
-    while (held := lease_next(experiment_id=experiment.pk, annotator=annotator)) is not None:
+    while (held := assign_next(experiment_id=experiment.pk, annotator=annotator)) is not None:
         record_answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
         shown.append(held.comparison_id)
     assert old.comparison_id not in shown

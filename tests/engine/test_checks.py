@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from engine.domain import secret_draws
-from engine.domain.errors import LeaseLostError, SpecError, UnknownTokenError
+from engine.domain.errors import AssignmentLostError, SpecError, UnknownTokenError
 from engine.models import Assignment, Experiment, Flag, GoldItem, Judgment, User
 from engine.models.append_only import lifted
 from engine.selectors import admission, answers, browsing, counts
@@ -270,7 +270,7 @@ class TestAnswers:
         second = answer(experiment, annotator, shown.token, better)
         assert (first.created, second.created) == (True, False)
         assert second.feedback == first.feedback
-        with pytest.raises(LeaseLostError, match="That answer stands"):
+        with pytest.raises(AssignmentLostError, match="That answer stands"):
             answer(experiment, annotator, shown.token, worse)
         assert (Judgment.objects.get().choice, Assignment.objects.get().passed) == (better, True)
 
@@ -283,12 +283,12 @@ class TestAnswers:
         token = show(experiment, annotator).token
         assert Assignment.objects.checks().filter(token=token).exists() is is_check
         answer(experiment, annotator, token, "left")
-        with pytest.raises(LeaseLostError, match="That answer stands"):
+        with pytest.raises(AssignmentLostError, match="That answer stands"):
             answer(experiment, annotator, token, "right")
         given = answers.own_answer(experiment, annotator, token)
         serving.take_back(experiment=experiment, answer=given, annotator=annotator)
         for choice in ("left", "right"):
-            with pytest.raises(LeaseLostError, match="was taken back"):
+            with pytest.raises(AssignmentLostError, match="was taken back"):
                 answer(experiment, annotator, token, choice)
 
     def test_nothing_is_fetched_ahead_of_what_is_to_be_learned_from_practice(self, experiment, annotator):

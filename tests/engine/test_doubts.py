@@ -47,7 +47,7 @@ def shown(
         experiment=experiment, number=1000 + Comparison.objects.count(), task=task,
         policy_i=policies[pair[0]], policy_j=policies[pair[1]],
         response_i=responses[0], response_j=responses[1], i_on_left=True,
-        state="leased",
+        state="assigned",
     )  # fmt: skip
     ShowingEvent.objects.bulk_create(begin(comparison))
     if person is not None:

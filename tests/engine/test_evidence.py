@@ -40,10 +40,10 @@ from engine.services.setting_changes import change_settings
 from engine.services.voids import restore_judgment, void_annotator
 from tests.concurrency import with_helpers
 from tests.factories import (
+    assign,
+    assign_all,
+    assign_next,
     click_on,
-    lease,
-    lease_all,
-    lease_next,
     make_experiment,
     make_user,
     write_responses,
@@ -106,7 +106,7 @@ class Acts:
             getattr(self, name)(user)
 
     def look(self, user: User):
-        return lease_next(experiment_id=self.experiment.pk, annotator=user)
+        return assign_next(experiment_id=self.experiment.pk, annotator=user)
 
     def click(self, user: User) -> None:
         if (held := self.look(user)) is not None:
@@ -224,7 +224,7 @@ def test_what_is_left_counts_against_until_it_is_answered(annotator):
     experiment = make_experiment(ready=True, annotators=(annotator, bob), n_policies=2, **GOOD_ENOUGH)
     click_on(experiment, annotator, 3)
     without = designs.load(experiment).design.evidence
-    held = lease(experiment, bob)
+    held = assign(experiment, bob)
     assignments.leave(annotator=bob)
     with_it = designs.load(experiment).design
     assert with_it.open_showings == [held.comparison_id]
@@ -245,7 +245,7 @@ def test_past_votes_are_folded_too():
 def test_what_comes_after_the_end_is_no_part_of_it(annotator):
     experiment = make_experiment(ready=True, annotators=(annotator,))
     click_on(experiment, annotator, 3)
-    held = lease(experiment, annotator)
+    held = assign(experiment, annotator)
     stop(experiment_id=experiment.pk)
     state = Evidence.objects.get(experiment=experiment).state
     serving.answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
@@ -260,12 +260,12 @@ def test_what_comes_after_the_end_is_no_part_of_it(annotator):
 def test_no_new_pairs_once_the_claim_would_hold_without_the_open_ones(annotator):
     bob = make_user("bob")
     experiment = make_experiment(ready=True, annotators=(annotator, bob), n_policies=2, **GOOD_ENOUGH)
-    assert len(lease_all(experiment_id=experiment.pk, annotator=bob)) > 1
+    assert len(assign_all(experiment_id=experiment.pk, annotator=bob)) > 1
     advance(experiment_id=experiment.pk)
     write_responses()
     n_judged = 0
     while experiment.closing_since is None:
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         i_won = held.comparison.policy_i.index == 0
         choice = "left" if i_won == held.comparison.i_on_left else "right"
         serving.answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice=choice)

@@ -25,7 +25,7 @@ from engine.services.setting_changes import change_settings
 from engine.services.task_changes import add_tasks
 from engine.services.voids import void_annotator
 from tests.analysis import examine
-from tests.factories import click_for, lease, make_experiment, make_user, write_responses
+from tests.factories import assign, click_for, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
 
@@ -176,7 +176,7 @@ class TestReplays:
         """A comparison that is discarded meanwhile changes nothing."""
         experiment = judged(3, people=3)
         slow, quick, _ = (member.user for member in experiment.memberships.order_by("user_id"))
-        held = lease(experiment, slow).comparison
+        held = assign(experiment, slow).comparison
         for _ in range(4):
             click_for(experiment, quick, lambda i, j: i > j)
             advance(experiment_id=experiment.pk)

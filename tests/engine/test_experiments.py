@@ -11,7 +11,7 @@ from engine.services.experiments import discard_leftovers, pause, start, stop
 from engine.services.generation import claim_responses
 from engine.services.judging import record_answer
 from engine.services.planning import advance
-from tests.factories import lease, make_experiment, write_responses
+from tests.factories import assign, make_experiment, write_responses
 
 pytestmark = pytest.mark.django_db
 
@@ -108,10 +108,10 @@ class TestConclusion:
 
     def test_what_an_annotator_is_looking_at_stays_theirs(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         stop(experiment_id=experiment.pk)
         held.comparison.refresh_from_db()
-        assert held.comparison.state == Comparison.State.LEASED
+        assert held.comparison.state == Comparison.State.ASSIGNED
         late = record_answer(
             experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
         )

@@ -21,7 +21,7 @@ from engine.services.judging import record_answer
 from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
 from engine.services.setting_changes import change_settings, reopen
-from tests.factories import click_for, lease, make_experiment, make_spec, subscribed, write_responses
+from tests.factories import assign, click_for, make_experiment, make_spec, subscribed, write_responses
 from tests.markup import text_of
 
 pytestmark = pytest.mark.django_db
@@ -236,7 +236,7 @@ class TestWhose:
         experiment = make_experiment(
             n_policies=2, ready=True, annotators=(annotator, ben), epsilon=0.3, claim="good_enough", delta=0.3
         )
-        held = lease(experiment, ben)
+        held = assign(experiment, ben)
         judge_until_held(experiment, (annotator,), "good_enough")
         record_answer(experiment_id=experiment.pk, token=held.token, annotator=ben, choice="left")
         [said] = [rung.text for rung in ladder(experiment).rungs if rung.stops]

@@ -47,7 +47,7 @@ from engine.services.retention import forget_old
 from engine.services.serving import answer, show_next
 from engine.services.tokens import make_token, revoke_token, token_of
 from engine.services.voids import void_annotator
-from tests.factories import add_member, checked, click, click_on, invited, lease, make_experiment, make_user
+from tests.factories import add_member, assign, checked, click, click_on, invited, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -74,7 +74,7 @@ def greta() -> User:
     )
     void_judgment(judgment_id=judgment.pk, by=user, reason="A slip.")
     void_annotator(experiment_id=experiment.pk, annotator=other, by=user, reason="A robot.")
-    lease(experiment, user)
+    assign(experiment, user)
     create_invitation(experiment=experiment, by=user, role="viewer", most_uses=5, valid_days=9)
     subscribe(experiment=experiment, by=owner, kind="email", target=user.email, events=["concluded"])
     make_token(user=user, name="Greta's laptop", valid_days=9)

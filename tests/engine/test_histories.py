@@ -17,7 +17,7 @@ from engine.models import Assignment, Comparison, Experiment, Judgment, PairCoun
 from engine.selectors.pairs_ahead import buffer_target
 from engine.selectors.people import experiment_to_label
 from engine.selectors.pools import Familiarity, KnownTexts
-from tests.factories import click_on, lease, make_experiment, make_user
+from tests.factories import assign, click_on, make_experiment, make_user
 
 pytestmark = [
     pytest.mark.django_db,
@@ -114,7 +114,7 @@ def test_the_length_of_the_buffer_follows_from_the_latest_answers_alone(annotato
     cheap_pages()
     with rows_read() as read:
         assert buffer_target(experiment) > 0
-    # Of the fifty latest comparisons: each with its lease.
+    # Of the fifty latest comparisons: each with its assignment.
     assert read[0] < 400
 
 
@@ -130,7 +130,7 @@ def test_the_next_pair_is_looked_for_among_those_that_are_ready(annotator, n_beg
     judge_before(experiment, annotator, n_judged)
     n_ready = experiment.comparisons.filter(state="ready").count()
     with rows_read() as read:
-        assert lease(experiment, annotator).comparison.experiment_id == experiment.pk
+        assert assign(experiment, annotator).comparison.experiment_id == experiment.pk
     # Twice each where none of them is in turn.
     assert read[0] < 100 + 2 * 10 * n_ready
 

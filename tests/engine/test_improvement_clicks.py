@@ -18,7 +18,7 @@ from engine.services import serving
 from engine.services.improvements import add_proposals, note_writer_failure
 from engine.services.judging import record_answer, void_judgment
 from tests.engine.test_improvements import agree, begun
-from tests.factories import click_for, lease, make_user, skip
+from tests.factories import assign, click_for, make_user, skip
 from tests.improving import plan_and_answer
 
 pytestmark = pytest.mark.django_db
@@ -113,7 +113,7 @@ class TestWhatCounts:
 
     def test_a_skip(self, improvement, person):
         used, phase = race_of(improvement).used, improvement.phase
-        held = lease(improvement.experiment, person)
+        held = assign(improvement.experiment, person)
         skip(experiment_id=improvement.experiment_id, token=held.token, annotator=person)
         assert race_of(improvement).used == used
         assert held.comparison_id in shown_in(improvement, phase)
@@ -138,7 +138,7 @@ class TestWhatCounts:
         assert race_of(improvement).used == used
 
     def test_one_who_stays_away_and_answers_late(self, improvement, person):
-        held = lease(improvement.experiment, person)
+        held = assign(improvement.experiment, person)
         for each in Assignment.objects.filter(pk=held.pk):
             for name in ("created_at", "granted_at", "expires_at"):
                 setattr(each, name, getattr(each, name) - timedelta(days=2))

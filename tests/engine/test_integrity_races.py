@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import transaction
 
-from engine.domain.errors import LeaseLostError, SpecError, WrongStateError
+from engine.domain.errors import AssignmentLostError, SpecError, WrongStateError
 from engine.models import Assignment, Judgment, JudgmentVoid, User
 from engine.selectors import answers, designs
 from engine.selectors.snapshots import latest_snapshot
@@ -18,7 +18,7 @@ from engine.services.policies import add_policies, retire_policy
 from engine.services.serving import take_back
 from engine.services.undos_and_skips import MOST_HELD, UNDOS_IN_A_ROW
 from tests.concurrency import at_once, blocked
-from tests.factories import click, lease, lease_all, make_experiment, make_spec, make_user, skip
+from tests.factories import assign, assign_all, click, make_experiment, make_spec, make_user, skip
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
@@ -29,7 +29,7 @@ def test_many_tabs_at_once_hold_together_no_more_than_one(settings, annotator):
 
     def grab() -> None:
         for n_wanted in range(1, MOST_HELD + 2):
-            lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=n_wanted)
+            assign_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=n_wanted)
 
     at_once([grab] * 6)
     assert Assignment.objects.filter(state="open").count() == MOST_HELD
@@ -117,7 +117,7 @@ def test_policies_that_come_and_go_while_people_click_leave_the_evidence_of_a_re
 @pytest.mark.postgres_only
 def test_a_click_that_waits_for_a_skip_is_refused(annotator):
     experiment = make_experiment(ready=True, annotators=(annotator, make_user()))
-    held = lease(experiment, annotator)
+    held = assign(experiment, annotator)
     with transaction.atomic():
         skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
         judging = blocked(
@@ -125,7 +125,7 @@ def test_a_click_that_waits_for_a_skip_is_refused(annotator):
                 experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
             )
         )
-    with pytest.raises(LeaseLostError, match="You skipped"):
+    with pytest.raises(AssignmentLostError, match="You skipped"):
         judging.result(timeout=60)
     assert not Judgment.objects.exists()
 
@@ -135,10 +135,10 @@ def test_a_second_tab_waits_for_the_first_and_gets_the_same_pairs(annotator, set
     settings.BUFFER_MIN = MOST_HELD + 2
     experiment = make_experiment(ready=True, annotators=(annotator, make_user()))
     asked = {"experiment_id": experiment.pk, "annotator": annotator, "n_wanted": 3}
-    lease(experiment, annotator)
+    assign(experiment, annotator)
     with transaction.atomic():
-        mine = lease_all(**asked)
-        waiting = blocked(lambda: lease_all(**asked))
+        mine = assign_all(**asked)
+        waiting = blocked(lambda: assign_all(**asked))
     assert waiting.result(timeout=60) == mine
 
 

@@ -1,4 +1,4 @@
-"""Leases, clicks, skips, and judgments taken back."""
+"""Assignments, clicks, skips, and judgments taken back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
-from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
+from engine.domain.errors import AssignmentLostError, UnknownTokenError, WrongStateError
 from engine.models import (
     Assignment,
     Comparison,
@@ -30,11 +30,11 @@ from engine.services.serving import take_back
 from engine.services.voids import restore_judgment
 from tests.factories import (
     add_member,
+    assign,
+    assign_next,
     click,
     click_for,
     click_on,
-    lease,
-    lease_next,
     make_experiment,
     make_user,
     skip,
@@ -54,40 +54,40 @@ def experiment(annotator, bob) -> Experiment:
     return make_experiment(ready=True, annotators=(annotator, bob))
 
 
-class TestLeaseNext:
+class TestAssignNext:
     def test_it_reserves_the_oldest_ready_pair_for_the_annotator(self, experiment, annotator):
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         assert held.comparison == experiment.comparisons.order_by("pk").first()
-        assert held.comparison.state == Comparison.State.LEASED
+        assert held.comparison.state == Comparison.State.ASSIGNED
         assert (held.annotator, held.state) == (annotator, Assignment.State.OPEN)
-        assert held.expires_at - held.granted_at <= timedelta(seconds=settings.LEASE_SECONDS + 1)
+        assert held.expires_at - held.granted_at <= timedelta(seconds=settings.ASSIGNMENT_SECONDS + 1)
 
     def test_two_annotators_never_see_the_same_pair(self, experiment, annotator, bob):
-        assert lease(experiment, annotator).comparison != lease(experiment, bob).comparison
+        assert assign(experiment, annotator).comparison != assign(experiment, bob).comparison
 
     def test_nobody_is_shown_a_pair_that_is_not_ready_or_over(self, annotator):
         experiment = make_experiment(annotators=(annotator,))
-        assert lease_next(experiment_id=experiment.pk, annotator=annotator) is None
+        assert assign_next(experiment_id=experiment.pk, annotator=annotator) is None
         write_responses()
         for _ in range(experiment.comparisons.count()):
             click(experiment, annotator)
-        assert lease_next(experiment_id=experiment.pk, annotator=annotator) is None
+        assert assign_next(experiment_id=experiment.pk, annotator=annotator) is None
 
     def test_a_skipped_pair_is_shown_to_nobody_again(self, experiment, annotator, bob):
-        skipped = lease(experiment, annotator)
+        skipped = assign(experiment, annotator)
         skip(experiment_id=experiment.pk, token=skipped.token, annotator=annotator)
-        assert lease(experiment, annotator).comparison != skipped.comparison
-        assert lease(experiment, bob).comparison != skipped.comparison
+        assert assign(experiment, annotator).comparison != skipped.comparison
+        assert assign(experiment, bob).comparison != skipped.comparison
 
     def test_pairs_of_another_experiment_are_not_mixed_in(self, experiment, annotator):
         other = make_experiment(ready=True, annotators=(annotator,))
-        assert lease(experiment, annotator).comparison.experiment == experiment
-        assert lease(other, annotator).comparison.experiment == other
+        assert assign(experiment, annotator).comparison.experiment == experiment
+        assert assign(other, annotator).comparison.experiment == other
 
     def test_a_rule_judged_experiment_is_not_shown_to_people(self, annotator):
         experiment = make_experiment(ready=True, judge="rule", annotators=(annotator,))
         assert experiment.comparisons.filter(state="ready").exists()
-        assert lease_next(experiment_id=experiment.pk, annotator=annotator) is None
+        assert assign_next(experiment_id=experiment.pk, annotator=annotator) is None
 
 
 class TestJudge:
@@ -95,7 +95,7 @@ class TestJudge:
     def test_a_click_is_recorded_and_counted_for_the_policy_on_the_chosen_side(
         self, experiment, annotator, choice
     ):
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         comparison = held.comparison
         recorded = record_answer(
             experiment_id=experiment.pk, token=held.token, annotator=annotator, choice=choice
@@ -115,7 +115,7 @@ class TestJudge:
         assert comparison.judged_at == judgment.created_at
 
     def test_the_same_click_twice_is_one_judgment_even_with_another_choice(self, experiment, annotator):
-        token = lease(experiment, annotator).token
+        token = assign(experiment, annotator).token
         first = record_answer(experiment_id=experiment.pk, token=token, annotator=annotator, choice="left")
         second = record_answer(experiment_id=experiment.pk, token=token, annotator=annotator, choice="right")
         assert (second.created, second.judgment) == (False, first.judgment)
@@ -123,7 +123,7 @@ class TestJudge:
         assert comparison_count(experiment.pk) == 1
 
     def test_the_token_of_somebody_else_is_unknown(self, experiment, annotator, bob):
-        token = lease(experiment, annotator).token
+        token = assign(experiment, annotator).token
         for call in (
             lambda: record_answer(experiment_id=experiment.pk, token=token, annotator=bob, choice="left"),
             lambda: skip(experiment_id=experiment.pk, token=token, annotator=bob),
@@ -134,7 +134,7 @@ class TestJudge:
         assert Assignment.objects.get().state == "open"
 
     def test_a_token_of_another_experiment_is_unknown(self, experiment, annotator):
-        elsewhere = lease(make_experiment(ready=True, annotators=(annotator,)), annotator)
+        elsewhere = assign(make_experiment(ready=True, annotators=(annotator,)), annotator)
         with pytest.raises(UnknownTokenError):
             record_answer(
                 experiment_id=experiment.pk, token=elsewhere.token, annotator=annotator, choice="left"
@@ -146,7 +146,7 @@ class TestJudge:
 
     def test_a_click_made_while_the_experiment_pauses_or_concludes_still_counts(self, annotator, bob):
         experiment = make_experiment(ready=True, annotators=(annotator, bob))
-        mine, theirs = lease(experiment, annotator), lease(experiment, bob)
+        mine, theirs = assign(experiment, annotator), assign(experiment, bob)
         pause(experiment_id=experiment.pk)
         assert record_answer(
             experiment_id=experiment.pk, token=mine.token, annotator=annotator, choice="left"
@@ -161,7 +161,7 @@ class TestJudge:
 
 class TestSkip:
     def test_it_ends_the_pair_without_an_outcome_and_says_why(self, experiment, annotator):
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
         held.refresh_from_db()
         held.comparison.refresh_from_db()
@@ -171,7 +171,7 @@ class TestSkip:
         assert (flag.comparison, flag.annotator, flag.reason) == (held.comparison, annotator, "task")
 
     def test_skipping_twice_is_skipping_once(self, experiment, annotator):
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
         skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
         held.comparison.refresh_from_db()
@@ -215,7 +215,7 @@ class TestRestore:
         judgment = click(experiment, annotator)
         opened = take_back(experiment=experiment, answer=judgment, annotator=annotator)
         restore_judgment(judgment_id=judgment.pk, by=admin)
-        with pytest.raises(LeaseLostError):
+        with pytest.raises(AssignmentLostError):
             record_answer(experiment_id=experiment.pk, token=opened.token, annotator=annotator, choice="left")
         assert standing_judgments(experiment.pk).count() == 1
 
@@ -250,7 +250,7 @@ class TestVoid:
         judgment.comparison.refresh_from_db()
         assert (judgment.comparison.state, judgment.comparison.judged_at) == ("discarded", None)
         for user in (annotator, bob):
-            assert lease(experiment, user).comparison != judgment.comparison
+            assert assign(experiment, user).comparison != judgment.comparison
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
     def test_the_click_itself_is_kept_and_sending_it_again_does_not_revive_it(
@@ -315,7 +315,7 @@ class TestRebuildCounts:
 def test_a_click_on_a_pair_without_a_count_is_not_swallowed(annotator):
     experiment = make_experiment(ready=True)
     add_member(experiment, annotator)
-    held = lease(experiment, annotator)
+    held = assign(experiment, annotator)
     PairCount.objects.all().delete()
     with pytest.raises(RuntimeError, match="rebuild_counts"):
         record_answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")

@@ -11,7 +11,7 @@ from engine.selectors.missing import actively_held
 from engine.services import invitations, people
 from engine.services.serving import show_next
 from tests.concurrency import at_once
-from tests.factories import add_member, click, lease, make_experiment, make_user
+from tests.factories import add_member, assign, click, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -66,10 +66,10 @@ def test_nobody_waits_for_the_pair_of_a_removed_annotator_and_their_judgments_st
     user = make_user("ann")
     member = add_member(experiment, user)
     judgment = click(experiment, user)
-    held = lease(experiment, user)
+    held = assign(experiment, user)
     people.remove_member(membership_id=member.pk, by=owner)
     held.comparison.refresh_from_db()
-    assert (held.comparison.state, actively_held(experiment)) == ("leased", [])
+    assert (held.comparison.state, actively_held(experiment)) == ("assigned", [])
     assert counts.standing_judgments(experiment.pk).filter(pk=judgment.pk).exists()
     assert experiment.audit_entries.first().text == "Removed ann, who was annotator."
 
@@ -93,7 +93,7 @@ def test_other_experiments_keep_what_they_show(experiment, owner):
     user = make_user()
     member = add_member(experiment, user)
     elsewhere = make_experiment(ready=True, annotators=(user,))
-    held = lease(elsewhere, user)
+    held = assign(elsewhere, user)
     people.remove_member(membership_id=member.pk, by=owner)
     assert actively_held(elsewhere) == [held.comparison_id]
 

@@ -11,7 +11,7 @@ from engine.selectors.missing import by_person, by_policy, capped
 from engine.services import serving
 from engine.services.undos_and_skips import hold
 from labeling.dashboard.annotators import ended_rows
-from tests.factories import click, lease, make_experiment, make_user
+from tests.factories import assign, click, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -21,11 +21,11 @@ def test_skips_by_reason_and_what_was_left_are_counted(annotator, settings):
     bob = make_user("bob")
     experiment = make_experiment(n_policies=2, ready=True, n_tasks=20, annotators=(annotator, bob))
     for reason in ("cannot_tell", "cannot_tell", "leak"):
-        token = lease(experiment, annotator).token
+        token = assign(experiment, annotator).token
         serving.skip(experiment=experiment, token=token, annotator=annotator, reason=reason)
     click(experiment, annotator)
-    lease(experiment, annotator)
-    lease(experiment, bob)
+    assign(experiment, annotator)
+    assign(experiment, bob)
     past = clock.now() - hold() - timedelta(seconds=1)
     Assignment.objects.filter(annotator=annotator, state="open").update(created_at=past)
     people = by_person(experiment)
@@ -42,7 +42,7 @@ def test_who_gets_no_more_is_listed_for_the_owner(annotator, settings):
     settings.BUFFER_MIN = settings.BUFFER_MAX = 16
     experiment = make_experiment(ready=True, n_tasks=20, annotators=(annotator,))
     for _ in range(5):
-        token = lease(experiment, annotator).token
+        token = assign(experiment, annotator).token
         serving.skip(experiment=experiment, token=token, annotator=annotator, reason="task")
     assert capped(experiment) == {annotator.username: (5, 5)}
     assert [row["name"] for row in ended_rows(experiment)] == [annotator.username]

@@ -7,7 +7,7 @@ import time
 import pytest
 from django.db import transaction
 
-from engine.domain.errors import LeaseLostError
+from engine.domain.errors import AssignmentLostError
 from engine.models import Comparison, Judgment, Opinion
 from engine.selectors import counts
 from engine.services.judging import rebuild_counts, record_answer
@@ -15,7 +15,7 @@ from engine.services.opinions import ask_opinions, cast_votes, claim_opinions
 from engine.services.planning import advance
 from tests.concurrency import at_once, with_helpers
 from tests.engine.test_races import people
-from tests.factories import click, lease, lease_next, make_experiment, write_responses
+from tests.factories import assign, assign_next, click, make_experiment, write_responses
 from tests.opinions import opine, shadow, vote
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
@@ -55,12 +55,12 @@ def assert_once_each(experiment) -> None:
 def test_every_comparison_is_judged_once_by_the_first_judge(voting, users):
     def label(user) -> int:
         clicks = 0
-        while (held := lease_next(experiment_id=voting.pk, annotator=user)) is not None:
+        while (held := assign_next(experiment_id=voting.pk, annotator=user)) is not None:
             try:
                 clicks += record_answer(
                     experiment_id=voting.pk, token=held.token, annotator=user, choice="left"
                 ).created
-            except LeaseLostError:
+            except AssignmentLostError:
                 pytest.fail("A pair that somebody was looking at was taken from them.")
         return clicks
 
@@ -76,7 +76,7 @@ def test_with_planners_and_writers_in_between_nothing_is_lost_or_doubled(voting,
     def label(user) -> int:
         clicks = 0
         while clicks < 8:
-            held = lease_next(experiment_id=voting.pk, annotator=user)
+            held = assign_next(experiment_id=voting.pk, annotator=user)
             if held is None:
                 time.sleep(0.005)
                 continue
@@ -119,7 +119,7 @@ def test_the_budget_holds_with_concurrent_callers(voting):
 @pytest.mark.postgres_only
 def test_a_pair_that_is_being_given_to_somebody_gets_no_vote(voting, users):
     with transaction.atomic():
-        held = lease(voting, users[0])
+        held = assign(voting, users[0])
         at_once([lambda: cast_votes(experiment_id=voting.pk)])
     assert not held.comparison.judgments.exists()
     assert record_answer(experiment_id=voting.pk, token=held.token, annotator=users[0], choice="left").created
@@ -130,6 +130,6 @@ def test_a_pair_that_is_being_given_to_somebody_gets_no_vote(voting, users):
 def test_what_is_being_voted_on_is_given_to_nobody(voting, users):
     with transaction.atomic():
         assert cast_votes(experiment_id=voting.pk) > 0
-        given = at_once([lambda: lease_next(experiment_id=voting.pk, annotator=users[0])])
+        given = at_once([lambda: assign_next(experiment_id=voting.pk, annotator=users[0])])
     assert [each for each in given if each and each.comparison.judgments.exists()] == []
     assert_once_each(voting)

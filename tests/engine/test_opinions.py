@@ -52,7 +52,7 @@ from tests.backends import (
     number_in,
     user_of,
 )
-from tests.factories import click, lease, make_experiment, make_user, write_responses
+from tests.factories import assign, click, make_experiment, make_user, write_responses
 from tests.generation.chat_server import completion, error, serve
 from tests.opinions import (
     judge_that,
@@ -268,7 +268,7 @@ class TestVotes:
 
     def test_opinions_on_ready_comparisons_become_judgments_exactly_once(self, calibrated, annotator):
         vote(calibrated)
-        held = lease(calibrated, annotator)
+        held = assign(calibrated, annotator)
         ready = set(calibrated.comparisons.filter(state="ready").values_list("pk", flat=True))
         assert ready
         opine(calibrated)
@@ -294,7 +294,7 @@ class TestVotes:
     def test_what_somebody_was_given_is_theirs(self, calibrated, annotator):
         vote(calibrated)
         opine(calibrated)
-        held = lease(calibrated, annotator)
+        held = assign(calibrated, annotator)
         cast_votes(experiment_id=calibrated.pk)
         assert record_answer(
             experiment_id=calibrated.pk, token=held.token, annotator=annotator, choice="left"
@@ -302,7 +302,7 @@ class TestVotes:
         advance(experiment_id=calibrated.pk)
         write_responses()
         opine(calibrated)
-        held = lease(calibrated, annotator)
+        held = assign(calibrated, annotator)
         assignments.leave(annotator=annotator)
         cast_votes(experiment_id=calibrated.pk)
         assert not held.comparison.judgments.exists()

@@ -15,11 +15,11 @@ from engine.services import assignments, serving
 from engine.services.judging import rebuild_counts, record_answer, void_judgment
 from engine.services.planning import advance
 from tests.factories import (
+    assign,
+    assign_all,
+    assign_next,
     click,
     click_on,
-    lease,
-    lease_all,
-    lease_next,
     make_experiment,
     make_user,
     write_responses,
@@ -39,7 +39,7 @@ def overlapping(people, **settings) -> Experiment:
 
 def judge_as(experiment, user, outcome: float) -> Judgment:
     """Judge the next pair so that D is this for it."""
-    held = lease(experiment, user)
+    held = assign(experiment, user)
     choice = "tie" if outcome == 0.5 else "left" if (outcome == 1.0) == held.comparison.i_on_left else "right"
     return record_answer(
         experiment_id=experiment.pk, token=held.token, annotator=user, choice=choice
@@ -106,12 +106,12 @@ class TestOverlap:
         ready = experiment.comparisons.filter(state="ready").count()
         for _ in range(ready):
             judge_as(experiment, people[0], 1.0)
-        assert lease_next(experiment_id=experiment.pk, annotator=people[0]) is None
+        assert assign_next(experiment_id=experiment.pk, annotator=people[0]) is None
         assert experiment.comparisons.filter(state="ready").count() == ready
 
     def test_several_look_at_a_pair_at_a_time(self, people):
         experiment = overlapping(people)
-        held = [lease(experiment, user) for user in people]
+        held = [assign(experiment, user) for user in people]
         assert len({each.comparison_id for each in held[:3]}) == 1
         assert held[3].comparison_id != held[0].comparison_id
         for user, each in zip(people, held, strict=True):
@@ -128,7 +128,7 @@ class TestOverlap:
     ):
         experiment = overlapping(people, overlap=overlap, overlap_rule=rule)
         skipper, *others = people[:overlap]
-        held = lease(experiment, skipper)
+        held = assign(experiment, skipper)
 
         def skip() -> None:
             serving.skip(experiment=experiment, token=held.token, annotator=skipper, reason="task")
@@ -146,7 +146,7 @@ class TestOverlap:
     def test_what_all_skipped_has_no_outcome(self, people):
         experiment = overlapping(people[:2], overlap=2)
         for user in people[:2]:
-            held = lease(experiment, user)
+            held = assign(experiment, user)
             serving.skip(experiment=experiment, token=held.token, annotator=user, reason="task")
         held.comparison.refresh_from_db()
         assert (held.comparison.state, held.comparison.outcome) == ("discarded", None)
@@ -268,7 +268,7 @@ class TestTakeBack:
 
     def test_a_pair_that_was_taken_back_comes_before_all_that_came_later(self, experiment, annotator):
         judgment = click(experiment, annotator)
-        lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=3)
+        assign_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=3)
         serving.take_back(experiment=experiment, answer=judgment, annotator=annotator)
         assignments.leave(annotator=annotator)
         again = click(experiment, annotator)
@@ -291,7 +291,7 @@ class TestTakeBack:
     def test_while_a_colleague_looks_at_the_pair_it_is_taken_back_all_the_same(self, people):
         experiment = overlapping(people, overlap=2)
         judgment = judge_as(experiment, people[0], 1.0)
-        theirs = lease(experiment, people[1])
+        theirs = assign(experiment, people[1])
         assert theirs.comparison == judgment.comparison
         again = serving.take_back(experiment=experiment, answer=judgment, annotator=people[0])
         assert newest_answer(experiment, people[0]) is None

@@ -36,7 +36,7 @@ from engine.services.planning import advance
 from engine.services.uploads import keep_upload
 from engine.services.voids import restore_judgment, void_annotator
 from tests.backends import ScriptedBackend
-from tests.factories import add_member, click, lease_next, make_experiment, make_user, write_responses
+from tests.factories import add_member, assign_next, click, make_experiment, make_user, write_responses
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
@@ -283,7 +283,7 @@ def test_a_voided_past_vote_is_judged_by_nobody(admin: User):
     assert counts.comparison_count(without.pk) == 0
     add_member(without, ben)
     start(experiment_id=without.pk)
-    assert lease_next(experiment_id=without.pk, annotator=ben) is None
+    assert assign_next(experiment_id=without.pk, annotator=ben) is None
 
 
 # ---------------------------------------------------------------- adding to what is there

@@ -21,10 +21,10 @@ from engine.services.planning import advance
 from labeling.dashboard.status import status_of
 from tests.backends import ScriptedBackend
 from tests.factories import (
+    assign,
     click,
     click_for,
     click_on,
-    lease,
     make_experiment,
     skip,
     write_responses,
@@ -63,7 +63,7 @@ class TestBuffer:
     def test_what_was_discarded_is_planned_anew_within_the_budget(self, settings, annotator):
         settings.BUFFER_MIN = settings.BUFFER_MAX = 4
         experiment = make_experiment(ready=True, annotators=(annotator,), budget=4)
-        skip(experiment_id=experiment.pk, token=lease(experiment, annotator).token, annotator=annotator)
+        skip(experiment_id=experiment.pk, token=assign(experiment, annotator).token, annotator=annotator)
         assert experiment.comparisons.get(state="discarded").skips == 1
         assert advance(experiment_id=experiment.pk).planned == 1
 
@@ -309,7 +309,7 @@ class TestSeveralCallers:
     def test_a_click_that_comes_while_it_plans_is_seen_before_it_leaves(self, annotator, monkeypatch):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         click(experiment, annotator)
-        late = lease(experiment, annotator)
+        late = assign(experiment, annotator)
         write_snapshot = evidence.write_snapshot
 
         def click_meanwhile(**arguments):

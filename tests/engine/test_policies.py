@@ -41,9 +41,9 @@ from engine.services.policies import add_policies, forget_tried_drafts, retire_p
 from engine.services.setting_changes import change_settings, reopen
 from tests.factories import (
     add_member,
+    assign_all,
     click_for,
     click_on,
-    lease_all,
     make_experiment,
     make_user,
     plan_and_write,
@@ -351,7 +351,7 @@ class TestRetiring:
     def test_nobody_is_shown_it_any_more(self, annotator):
         experiment = begun(annotator)
         click_on(experiment, annotator, 3)
-        lease_all(experiment_id=experiment.pk, annotator=annotator)
+        assign_all(experiment_id=experiment.pk, annotator=annotator)
         retire_policy(experiment_id=experiment.pk, index=1, reason="It is rude.")
         theirs = experiment.comparisons.filter(policy_i__index=1) | experiment.comparisons.filter(
             policy_j__index=1

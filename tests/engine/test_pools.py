@@ -19,8 +19,8 @@ from labeling.dashboard.figures import result_figures
 from labeling.dashboard.status import USED_UP, status_of, through, too_few_texts
 from tests.factories import (
     add_member,
+    assign_next,
     certify,
-    lease_next,
     make_experiment,
     make_user,
     skip,
@@ -65,12 +65,12 @@ def judged_by(
     seen = []
     while len(seen) < most:
         advance(experiment_id=experiment.pk)
-        lease = lease_next(experiment_id=experiment.pk, annotator=user)
-        if lease is None:
+        assignment = assign_next(experiment_id=experiment.pk, annotator=user)
+        if assignment is None:
             break
-        pair = lease.comparison
+        pair = assignment.comparison
         seen.append((pair.task.prompt, frozenset({pair.response_i.text, pair.response_j.text})))
-        record_answer(experiment_id=experiment.pk, token=lease.token, annotator=user, choice=choice)
+        record_answer(experiment_id=experiment.pk, token=assignment.token, annotator=user, choice=choice)
     return seen
 
 
@@ -108,7 +108,7 @@ class TestNobodyTwice:
         add_member(experiment, bob)
         theirs = judged_by(experiment, bob)
         assert sorted(theirs, key=repr) == sorted(seen, key=repr)
-        assert lease_next(experiment_id=experiment.pk, annotator=ann) is None
+        assert assign_next(experiment_id=experiment.pk, annotator=ann) is None
 
     def written_and_judged(self, experiment, user):
         seen = []
@@ -134,8 +134,8 @@ class TestNobodyTwice:
         for user in (ann, bob):
             add_member(experiment, user)
         advance(experiment_id=experiment.pk)
-        lease = lease_next(experiment_id=experiment.pk, annotator=ann)
-        skip(experiment_id=experiment.pk, token=lease.token, annotator=ann)
+        assignment = assign_next(experiment_id=experiment.pk, annotator=ann)
+        skip(experiment_id=experiment.pk, token=assignment.token, annotator=ann)
         assert judged_by(experiment, ann) == []
         # These two texts may be planned anew for somebody else, as another showing.
         assert len(judged_by(experiment, bob)) <= 1
@@ -150,8 +150,8 @@ class TestNobodyTwice:
         add_member(experiment, bob)
         # Everything that waits now is over for Ann; Bob is served, and Ann waits for nothing.
         advance(experiment_id=experiment.pk)
-        assert lease_next(experiment_id=experiment.pk, annotator=ann) is None
-        assert lease_next(experiment_id=experiment.pk, annotator=bob) is not None
+        assert assign_next(experiment_id=experiment.pk, annotator=ann) is None
+        assert assign_next(experiment_id=experiment.pk, annotator=bob) is not None
         experiment.refresh_from_db()
         assert not experiment.used_up
 
@@ -353,7 +353,7 @@ def test_a_late_click_of_a_second_person_leaves_the_sentence_as_it_was_at_the_co
     experiment = pool_for(ann, bob)
     judged_by(experiment, ann, most=2)
     said = unproven(experiment)
-    held = lease_next(experiment_id=experiment.pk, annotator=bob)
+    held = assign_next(experiment_id=experiment.pk, annotator=bob)
     certify(experiment)
     record_answer(experiment_id=experiment.pk, token=held.token, annotator=bob, choice="left")
     experiment.refresh_from_db()

@@ -10,7 +10,7 @@ from django.db.models import BigAutoField, CharField, Exists, OuterRef, QuerySet
 
 from engine.models import Assignment, Comparison, Task
 from engine.selectors.prepared_reads import Given, Prepared
-from tests.factories import click, lease, make_experiment
+from tests.factories import assign, click, make_experiment
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
@@ -44,7 +44,7 @@ def loaded(found: list[Any]) -> list[dict[str, Any]]:
 def test_a_prepared_read_is_the_same_read(annotator, django_assert_num_queries):
     experiment = make_experiment(ready=True, annotators=(annotator,))
     click(experiment, annotator)
-    lease(experiment, annotator)
+    assign(experiment, annotator)
     other = make_experiment(name="Other", ready=True)
     built = []
 
@@ -55,14 +55,14 @@ def test_a_prepared_read_is_the_same_read(annotator, django_assert_num_queries):
 
     read = Prepared(build)
     for asked in (experiment, other):
-        for state in ("judged", "leased", "ready", "discarded"):
+        for state in ("judged", "assigned", "ready", "discarded"):
             expected = loaded(list(comparisons(asked, annotator, state)))
             with django_assert_num_queries(1):
                 found = loaded(read(experiment=asked.pk, annotator=annotator.pk, state=state))
             assert found == expected
     assert built == [True]
-    [leased] = read(experiment=experiment.pk, annotator=annotator.pk, state="leased")
-    assert leased.on_screen
+    [assigned] = read(experiment=experiment.pk, annotator=annotator.pk, state="assigned")
+    assert assigned.on_screen
 
 
 def test_constants_are_written_into_the_statement():

@@ -15,7 +15,7 @@ from django.conf import settings as django_settings
 from django.db import transaction
 from django.utils import timezone
 
-from engine.domain.errors import LeaseLostError, WrongStateError
+from engine.domain.errors import AssignmentLostError, WrongStateError
 from engine.generation.worker import write_batch
 from engine.models import Assignment, Comparison, Experiment, Judgment, JudgmentVoid, Response, User
 from engine.selectors import counts
@@ -33,10 +33,10 @@ from engine.services.planning import advance
 from tests.backends import SkilledBackend
 from tests.concurrency import at_once, blocked, with_helpers
 from tests.factories import (
+    assign,
+    assign_all,
+    assign_next,
     click,
-    lease,
-    lease_all,
-    lease_next,
     make_experiment,
     make_user,
     skip,
@@ -67,7 +67,7 @@ class TestClicks:
 
         def label(user: User) -> list[int]:
             seen = []
-            while (held := lease_next(experiment_id=experiment.pk, annotator=user)) is not None:
+            while (held := assign_next(experiment_id=experiment.pk, annotator=user)) is not None:
                 seen.append(held.comparison_id)
                 assert record_answer(
                     experiment_id=experiment.pk, token=held.token, annotator=user, choice="left"
@@ -91,7 +91,7 @@ class TestClicks:
         def label(user: User) -> int:
             clicks = 0
             while clicks < 6:
-                held = lease_next(experiment_id=experiment.pk, annotator=user)
+                held = assign_next(experiment_id=experiment.pk, annotator=user)
                 if held is None:
                     time.sleep(0.005)
                     continue
@@ -122,7 +122,7 @@ class TestClicks:
 
     def test_one_pair_clicked_ten_times_at_once_is_one_judgment(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
-        token = lease(experiment, annotator).token
+        token = assign(experiment, annotator).token
         choices = ["left", "right"] * 5
         recorded = at_once(
             [
@@ -140,14 +140,14 @@ class TestClicks:
         """A skip and then an answer under the same token counted as both."""
         other = make_user()
         experiment = make_experiment(ready=True, annotators=(annotator, other))
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
 
         def judge() -> bool:
             try:
                 return record_answer(
                     experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
                 ).created
-            except LeaseLostError:
+            except AssignmentLostError:
                 return False
 
         _, judged = at_once(
@@ -267,7 +267,7 @@ class TestPlanners:
 class TestRowLocks:
     def test_two_beats_lock_pairs_in_one_order(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,), n_policies=4)
-        first, second = lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=2)
+        first, second = assign_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=2)
         with transaction.atomic():
             Assignment.objects.select_for_update(no_key=True).get(pk=first.pk)
             beat = blocked(lambda: assignments.stay(experiment_id=experiment.pk, annotator=annotator))
@@ -296,8 +296,8 @@ class TestRowLocks:
         other = make_user()
         experiment = make_experiment(ready=True, annotators=(annotator, other))
         with transaction.atomic():
-            mine = lease(experiment, annotator)
-            [theirs] = at_once([lambda: lease(experiment, other)])
+            mine = assign(experiment, annotator)
+            [theirs] = at_once([lambda: assign(experiment, other)])
         assert theirs.comparison != mine.comparison
 
     def test_the_worker_that_stores_the_second_half_sees_the_first(self):
@@ -330,7 +330,7 @@ class TestRowLocks:
 
     def test_counts_are_rebuilt_from_a_click_and_its_count_together(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         with transaction.atomic():
             record_answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
             rebuilt = blocked(lambda: rebuild_counts(experiment_id=experiment.pk))
@@ -341,7 +341,7 @@ class TestRowLocks:
     def test_a_skip_in_the_moment_of_the_conclusion_leaves_nothing_pending(self, annotator):
         other = make_user()
         experiment = make_experiment(ready=True, annotators=(annotator, other))
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         with transaction.atomic():
             skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
             stopped = blocked(lambda: stop(experiment_id=experiment.pk))

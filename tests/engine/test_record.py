@@ -27,7 +27,7 @@ from engine.services.voids import restore_judgment, void_one
 from labeling.exports.judgments import read_rows
 from tests.accounts import logged_in
 from tests.commands import run
-from tests.factories import add_member, click_on, lease, make_experiment, make_user
+from tests.factories import add_member, assign, click_on, make_experiment, make_user
 from tests.labeling.exported import export
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
@@ -162,7 +162,7 @@ def test_a_click_after_the_end_is_no_part_of_it(annotator):
     click_on(experiment, annotator, 2)
     taken_back = Judgment.objects.latest("pk")
     take_back_judgment(judgment_id=taken_back.pk, annotator=annotator, watches=False)
-    held = lease(experiment, annotator)
+    held = assign(experiment, annotator)
     stop(experiment_id=experiment.pk)
     experiment.refresh_from_db()
     before = record_of(experiment)

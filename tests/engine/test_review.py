@@ -16,10 +16,10 @@ from engine.services.judging import rebuild_counts, record_answer, void_judgment
 from engine.services.planning import advance
 from engine.services.voids import restore_judgment, void_annotator, void_one
 from tests.factories import (
+    assign,
+    assign_all,
     click,
     click_on,
-    lease,
-    lease_all,
     make_experiment,
     make_user,
     skip,
@@ -76,7 +76,7 @@ class TestRestore:
         assert_counts_are_those_of_the_judgments(experiment)
 
     def test_it_came_as_the_old_one_came(self, experiment, annotator, admin):
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         judgment = record_answer(
             experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left", via="api"
         ).judgment
@@ -105,10 +105,10 @@ class TestRestore:
         experiment = make_experiment(ready=True, annotators=(annotator, other), overlap=2)
         old = void(click(experiment, annotator), admin)
         restore_judgment(judgment_id=old.pk)
-        held = lease_all(experiment_id=experiment.pk, annotator=annotator)
+        held = assign_all(experiment_id=experiment.pk, annotator=annotator)
         assert held
         assert old.comparison_id not in {each.comparison_id for each in held}
-        assert lease(experiment, other).comparison_id == old.comparison_id
+        assert assign(experiment, other).comparison_id == old.comparison_id
 
     def test_one_of_several_judgments_counts_only_when_all_are_in(self, annotator, admin):
         other = make_user()
@@ -158,7 +158,7 @@ class TestRefusedRestore:
 
     def test_of_a_pair_that_was_skipped_after_all(self, experiment, annotator):
         old = taken_back(experiment, annotator)
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         assert held.comparison == old.comparison
         skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
         self.refused(old, "discarded")

@@ -12,7 +12,7 @@ from engine.services.judging import rebuild_counts, record_answer, void_judgment
 from engine.services.voids import restore_judgment, void_annotator
 from tests.concurrency import at_once, blocked
 from tests.engine.test_races import people
-from tests.factories import click, lease, make_experiment
+from tests.factories import assign, click, make_experiment
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
@@ -46,7 +46,7 @@ def test_a_restore_and_somebody_elses_click_at_once_are_one_outcome(admin):
     void_judgment(judgment_id=old.pk, by=admin, reason="A slip.")
 
     def judge_anew() -> bool:
-        held = lease(experiment, second)
+        held = assign(experiment, second)
         record_answer(experiment_id=experiment.pk, token=held.token, annotator=second, choice="left")
         return held.comparison_id == old.comparison_id
 
@@ -97,7 +97,7 @@ def test_two_who_void_the_same_annotator_void_each_judgment_once(annotator, admi
 def test_a_bulk_void_does_not_deadlock_with_a_click_that_waits_for_its_count(annotator, admin):
     experiment = make_experiment(ready=True, annotators=(annotator,), n_policies=2)
     click(experiment, annotator)
-    held = lease(experiment, annotator)
+    held = assign(experiment, annotator)
     with transaction.atomic():
         # Each pair of policies has one count: the click waits for the count that the bulk void has changed.
         void_annotator(experiment_id=experiment.pk, annotator=annotator, by=admin, reason="Spam")

@@ -32,9 +32,9 @@ from engine.services.judging import record_answer, void_judgment
 from engine.services.planning import advance
 from tests.factories import (
     add_member,
+    assign,
     click,
     click_on,
-    lease,
     make_experiment,
     make_user,
     write_responses,
@@ -94,8 +94,8 @@ class TestCounts:
         assert counts.in_flight_matrix(experiment).sum() == 2 * 5  # planned
         write_responses()
         assert counts.in_flight_matrix(experiment).sum() == 2 * 5  # ready
-        held = lease(experiment, annotator)
-        matrix = counts.in_flight_matrix(experiment)  # one of them leased
+        held = assign(experiment, annotator)
+        matrix = counts.in_flight_matrix(experiment)  # one of them assigned
         assert np.array_equal(matrix, matrix.T)
         assert matrix.sum() == 2 * 5
         record_answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
@@ -170,14 +170,14 @@ class TestBufferTarget:
         assert pairs_ahead.buffer_target(experiment) == 4
 
     def test_there_is_one_more_for_everybody_who_is_looking(self, experiment, annotator):
-        lease(experiment, annotator)
+        assign(experiment, annotator)
         other = make_user()
         add_member(experiment, other)
-        lease(experiment, other)
+        assign(experiment, other)
         assert pairs_ahead.buffer_target(experiment) == 6
 
     def test_there_is_one_more_for_everybody_who_asked_in_vain(self, experiment, annotator):
-        lease(experiment, annotator)
+        assign(experiment, annotator)
         others = [make_user() for _ in range(3)]
         for person in [annotator, *others]:
             undos_and_skips.locked(experiment_id=experiment.pk, annotator=person)
@@ -366,10 +366,10 @@ class TestQueueHealth:
         experiment = make_experiment(ready=True, annotators=(annotator,))
         make_experiment()
         click(experiment, annotator)
-        lease(experiment, annotator)
+        assign(experiment, annotator)
         advance(experiment_id=experiment.pk)
         health = queue_health(experiment)
-        assert health.comparisons == {"judged": 1, "leased": 1, "ready": 2, "planned": 2}
+        assert health.comparisons == {"judged": 1, "assigned": 1, "ready": 2, "planned": 2}
         assert health.responses == {"done": 8, "waiting": 4}
         assert health.comparisons["discarded"] == 0
         assert health.tokens == 8

@@ -19,7 +19,7 @@ from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
 from engine.services.voids import restore_judgment, void_annotator
 from tests.backends import ScriptedBackend
-from tests.factories import add_member, click, lease, make_experiment, make_user, write_responses
+from tests.factories import add_member, assign, click, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
 
@@ -59,17 +59,17 @@ NONE = ("told", None, 0.0, 1.0)
 
 class TestOnePerson:
     def test_a_pair_that_is_shown_begins_and_a_click_ends_it(self, experiment, annotator):
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         assert log(held.comparison) == [BEGUN]
         judgment = click(experiment, annotator)
         assert log(judgment.comparison) == [BEGUN, of(judgment)]
         assert not ShowingEvent.objects.exclude(comparison=judgment.comparison).exists()
 
     def test_what_is_left_stays_open(self, experiment, annotator):
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         assignments.leave(annotator=annotator)
         assert log(held.comparison) == [BEGUN]
-        assert lease(experiment, annotator).comparison == held.comparison
+        assert assign(experiment, annotator).comparison == held.comparison
         assert log(held.comparison) == [BEGUN]
 
     def test_a_slip_is_as_if_it_had_not_been(self, experiment, annotator):
@@ -97,18 +97,18 @@ class TestOnePerson:
     def test_an_undo_and_a_skip_is_an_answer_that_is_missing(self, experiment, annotator):
         judgment = click(experiment, annotator)
         undo(experiment, annotator)
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         serving.skip(experiment=experiment, token=held.token, annotator=annotator, reason="task")
         assert log(judgment.comparison) == [BEGUN, of(judgment), REOPENED, NONE]
 
     def test_a_pair_that_is_let_go_is_over(self, experiment, annotator):
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         serving.skip(experiment=experiment, token=held.token, annotator=annotator, reason="broken")
         held.comparison.refresh_from_db()
         assert (held.comparison.state, log(held.comparison)) == ("discarded", [BEGUN, NONE])
         bob = make_user("bob")
         add_member(experiment, bob)
-        assert lease(experiment, bob).comparison != held.comparison
+        assert assign(experiment, bob).comparison != held.comparison
 
 
 class TestByHand:
@@ -119,7 +119,7 @@ class TestByHand:
         assert judgment.comparison.state == "discarded"
         assert log(judgment.comparison) == [BEGUN, of(judgment), ("revised", None, None, None)]
         assert counts.comparison_count(experiment.pk) == 0
-        assert lease(experiment, annotator).comparison != judgment.comparison
+        assert assign(experiment, annotator).comparison != judgment.comparison
 
     def test_a_restore_brings_it_back_to_the_estimates(self, experiment, annotator, admin):
         judgment = click(experiment, annotator)
@@ -157,7 +157,7 @@ class TestSeveralPeople:
         )
 
     def judge(self, comparison: Comparison, user: User, *, for_i: bool = True) -> Judgment:
-        while (held := lease(comparison.experiment, user)).comparison != comparison:
+        while (held := assign(comparison.experiment, user)).comparison != comparison:
             serving.skip(experiment=comparison.experiment, token=held.token, annotator=user, reason="task")
         choice = "left" if for_i == comparison.i_on_left else "right"
         serving.answer(
@@ -166,16 +166,16 @@ class TestSeveralPeople:
         return Judgment.objects.get(token=held.token)
 
     def test_all_of_them_end_it_once(self, experiment, annotator, bob):
-        comparison = lease(experiment, annotator).comparison
+        comparison = assign(experiment, annotator).comparison
         for user, for_i in ((annotator, True), (bob, False), (User.objects.get(username="cem"), True)):
             assert log(comparison)[1:] == []
             self.judge(comparison, user, for_i=for_i)
         assert log(comparison) == [BEGUN, ("told", 1.0, 1.0, 1.0)]
 
     def test_one_who_left_may_have_said_either(self, experiment, annotator, bob):
-        comparison = lease(experiment, annotator).comparison
+        comparison = assign(experiment, annotator).comparison
         self.judge(comparison, annotator)
-        held = lease(experiment, bob)
+        held = assign(experiment, bob)
         assert held.comparison == comparison
         serving.skip(experiment=experiment, token=held.token, annotator=bob, reason="task")
         self.judge(comparison, User.objects.get(username="cem"), for_i=False)
@@ -184,7 +184,7 @@ class TestSeveralPeople:
         assert log(comparison) == [BEGUN, ("told", 0.5, 0.0, 1.0)]
 
     def test_a_void_by_hand_leaves_the_joint_outcome_of_the_others(self, experiment, annotator, bob, admin):
-        comparison = lease(experiment, annotator).comparison
+        comparison = assign(experiment, annotator).comparison
         first = self.judge(comparison, annotator)
         self.judge(comparison, bob)
         void_judgment(judgment_id=first.pk, by=admin, reason="Spam")
@@ -206,7 +206,7 @@ class TestMachines:
             assert log(comparison) == [BEGUN, NONE]
 
     def test_what_is_over_with_its_experiment_is_none(self, experiment, annotator):
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         stop(experiment_id=experiment.pk)
         assert logged() == {held.comparison_id: ["begun"]}
 
@@ -224,7 +224,7 @@ class TestMachines:
         write_responses(ScriptedBackend(lambda request: " \u200b\n"))
         advance(experiment_id=experiment.pk)
         assert not Judgment.objects.exists()
-        assert lease(experiment, annotator)
+        assert assign(experiment, annotator)
 
     def test_a_rule_gives_an_outcome_or_none_where_there_is_no_text(self):
         experiment = make_experiment(ready=True, judge="rule")

@@ -21,7 +21,7 @@ from engine.services.setting_changes import change_settings
 from engine.services.task_changes import add_tasks, leave_out_task
 from tests.engine import test_improvements
 from tests.engine.test_policies import NEW, agree, begun, better, judged
-from tests.factories import click_for, click_on, lease_all, make_experiment, plan_and_write
+from tests.factories import assign_all, click_for, click_on, make_experiment, plan_and_write
 from tests.improving import plan_and_answer
 
 pytestmark = pytest.mark.django_db
@@ -73,7 +73,7 @@ class TestAll:
     def test_one_is_left_out(self, annotator):
         experiment = begun(annotator, n_tasks=3)
         click_on(experiment, annotator, 3)
-        lease_all(experiment_id=experiment.pk, annotator=annotator)
+        assign_all(experiment_id=experiment.pk, annotator=annotator)
         leave_out_task(experiment_id=experiment.pk, position=1, reason="Private.")
         theirs = experiment.comparisons.filter(task__position=1)
         assert not theirs.filter(state__in=["planned", "ready"]).exists()
@@ -146,7 +146,7 @@ class TestAnew:
     def test_open_pairs_and_other_settings_between(self, annotator):
         experiment = begun(annotator)
         click_on(experiment, annotator, 8)
-        lease_all(experiment_id=experiment.pk, annotator=annotator)
+        assign_all(experiment_id=experiment.pk, annotator=annotator)
         add_tasks(experiment_id=experiment.pk, tasks=MORE, anew=True)
         click_on(experiment, annotator, 8)
         change_settings(experiment_id=experiment.pk, by=None, delta=0.01)
@@ -214,7 +214,7 @@ class TestInAnImprovement:
             improvement.refresh_from_db()
             if improvement.state != Improvement.State.OPEN:
                 break
-            if lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=1):
+            if assign_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=1):
                 click_for(experiment, annotator, lambda i, j: i > j)
         assert improvement.verdict["kind"] == "certified"
         proved = experiment.comparisons.filter(plan__phase="certify", state="judged")

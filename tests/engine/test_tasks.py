@@ -34,7 +34,15 @@ from engine.services.judging import record_answer
 from llmpo_site.celery import app
 from tests.backends import BreakingBackend, SkilledBackend
 from tests.engine.test_drawing import imported_spec, started
-from tests.factories import add_member, click, lease, lease_next, make_experiment, make_user, write_responses
+from tests.factories import (
+    add_member,
+    assign,
+    assign_next,
+    click,
+    make_experiment,
+    make_user,
+    write_responses,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -291,7 +299,7 @@ class TestEachTask:
     def test_what_was_judged_during_a_round_is_planned_for_afterwards(self, monkeypatch):
         experiment = make_experiment(ready=True, annotators=(annotator := make_user("ann"),))
         click(experiment, annotator)
-        late = lease(experiment, annotator)
+        late = assign(experiment, annotator)
         write_snapshot = evidence.write_snapshot
 
         def click_meanwhile(**arguments: Any) -> Any:
@@ -465,7 +473,7 @@ class TestSweep:
 
     def test_what_an_absent_annotator_was_looking_at_stays_theirs(self, sent, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         Assignment.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
         tasks.sweep()
         held.refresh_from_db()
@@ -525,7 +533,7 @@ class TestWholeRuns:
             for _ in range(6):
                 with django_capture_on_commit_callbacks(execute=True):
                     tasks.sweep()
-                if held := lease_next(experiment_id=experiment.pk, annotator=user):
+                if held := assign_next(experiment_id=experiment.pk, annotator=user):
                     shown.append(frozenset({held.comparison.left.text, held.comparison.right.text}))
                     record_answer(
                         experiment_id=experiment.pk, token=held.token, annotator=user, choice="left"
@@ -551,4 +559,4 @@ class TestWholeRuns:
         assert list(experiment.snapshots.order_by("pk").values_list("comparisons", flat=True)) == [0, 1]
         in_buffer = experiment.comparisons.filter(state__in=["planned", "ready"]).count()
         assert in_buffer == 6
-        assert lease_next(experiment_id=experiment.pk, annotator=annotator) is not None
+        assert assign_next(experiment_id=experiment.pk, annotator=annotator) is not None

@@ -10,7 +10,7 @@ from engine.models.append_only import lifted
 from engine.selectors.annotators import long_solo_runs
 from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
-from tests.factories import click, lease, make_experiment, make_user, write_responses
+from tests.factories import assign, click, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
 
@@ -30,8 +30,8 @@ class TestServing:
         PairCount.objects.filter(
             experiment=experiment, policy_i=oldest.policy_i, policy_j=oldest.policy_j
         ).update(last_annotator=annotator)
-        assert pair_of(lease(experiment, annotator).comparison) != pair_of(oldest)
-        assert lease(experiment, ben).comparison == oldest
+        assert pair_of(assign(experiment, annotator).comparison) != pair_of(oldest)
+        assert assign(experiment, ben).comparison == oldest
 
     def test_the_person_who_completes_a_comparison_is_the_last_one_of_its_pair(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
@@ -42,7 +42,7 @@ class TestServing:
     def test_nobody_waits_for_their_turn(self, annotator):
         experiment = make_experiment(n_policies=2, ready=True, annotators=(annotator, make_user("ben")))
         first = click(experiment, annotator).comparison
-        assert pair_of(lease(experiment, annotator).comparison) == pair_of(first)
+        assert pair_of(assign(experiment, annotator).comparison) == pair_of(first)
 
 
 class TestSoloRuns:

@@ -10,7 +10,7 @@ from django.urls import reverse
 from engine.models import Token
 from engine.services.tokens import make_token
 from llmpo_site import cache as ours
-from tests.factories import lease, make_experiment, make_user
+from tests.factories import assign, make_experiment, make_user
 from tests.faults.network import Proxy
 from tests.workers import free_port
 
@@ -45,7 +45,7 @@ class TestAway:
         client.force_login(annotator)
         proxied = {"HX-Request": "true", "X-Forwarded-For": "192.0.2.1"}
         assert client.get(reverse("pair", args=[experiment.pk]), headers=proxied).status_code == 200
-        form = {"token": lease(experiment, annotator).token, "choice": "left"}
+        form = {"token": assign(experiment, annotator).token, "choice": "left"}
         judged = client.post(reverse("judge", args=[experiment.pk]), form, headers=proxied)
         assert judged.status_code == 200
         assert annotator.judgments.count() == 1

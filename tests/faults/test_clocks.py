@@ -1,4 +1,4 @@
-"""A machine whose clock is ten minutes off: leases, claims and signs of life go by the database's clock."""
+"""A machine whose clock is ten minutes off: assignments, claims and signs of life go by the database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engine.services.dashboard_pages import show
 from engine.services.generation import claim_responses, expire_claims
 from engine.tasks import sweep
 from tests.accounts import PASSWORD
-from tests.factories import click, lease, make_experiment
+from tests.factories import assign, click, make_experiment
 from tests.markup import stage
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres_only]
@@ -44,7 +44,7 @@ def elsewhere(monkeypatch) -> Callable[[int], None]:
 @pytest.mark.parametrize("minutes", [-10, 10])
 def test_what_one_machine_reserved_another_leaves_alone(minutes, elsewhere, annotator):
     experiment = make_experiment(n_policies=4, ready=True, annotators=(annotator,))
-    held = lease(experiment, annotator)
+    held = assign(experiment, annotator)
     Response.objects.update(state=Response.State.WAITING)
     claim_responses(worker="w", limit=1)
     sweep()
@@ -64,13 +64,13 @@ def test_what_it_reserves_itself_lasts_as_long_as_anywhere(minutes, elsewhere, a
     elsewhere(minutes)
     experiment = make_experiment(n_policies=4, ready=True, annotators=(annotator,))
     judged = click(experiment, annotator)
-    held = lease(experiment, annotator)
+    held = assign(experiment, annotator)
     with connection.cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")
         (now,) = cursor.fetchone()
     # The clock of this test ran on for a moment; it is not asked how long that was.
     close = timedelta(minutes=5)
-    assert abs(held.expires_at - now - timedelta(seconds=settings.LEASE_SECONDS)) < close
+    assert abs(held.expires_at - now - timedelta(seconds=settings.ASSIGNMENT_SECONDS)) < close
     for written in (judged.created_at, judged.comparison.judged_at, held.granted_at):
         assert abs(written - now) < close
     assert not Comparison.objects.filter(created_at__gt=now).exists()

@@ -23,7 +23,7 @@ from django.urls import reverse
 from engine.models import Assignment, Judgment, Token
 from engine.services.tokens import make_token
 from llmpo_site.postgresql.driver import Connection
-from tests.factories import lease, make_experiment, make_user
+from tests.factories import assign, make_experiment, make_user
 from tests.markup import stage
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres_only]
@@ -105,7 +105,7 @@ def test_a_click_is_refused_or_saved_and_counts_once(client, annotator, settings
         assert Judgment.objects.filter(token=given[-1]).count() == 1
         given.append(stage(reply)["token"])
 
-    given.append(lease(experiment, annotator).token)
+    given.append(assign(experiment, annotator).token)
     assert lose_at_each_statement(click, sent_again) > 5
     assert Judgment.objects.count() == len(given)
     assert Assignment.objects.filter(state=Assignment.State.OPEN).count() == 1
@@ -161,7 +161,7 @@ def test_one_refused_request_has_every_thread_connect_anew(client, annotator):
 def test_a_server_that_says_nothing_is_given_up(client, annotator, monkeypatch):
     experiment = make_experiment(annotators=(annotator,), ready=True)
     client.force_login(annotator)
-    token = lease(experiment, annotator).token
+    token = assign(experiment, annotator).token
 
     def click() -> Any:
         url = reverse("judge", args=[experiment.pk])

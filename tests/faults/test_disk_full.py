@@ -16,7 +16,7 @@ from django.test import Client
 from django.urls import reverse
 
 from engine.models import Judgment
-from tests.factories import lease, make_experiment, make_user
+from tests.factories import assign, make_experiment, make_user
 
 HTMX = {"HX-Request": "true"}
 
@@ -41,7 +41,7 @@ def test_an_answer_is_refused_until_there_is_room_in_the_database(client, annota
     experiment = make_experiment(n_policies=4, n_tasks=20, annotators=(annotator,), ready=True)
     url = reverse("judge", args=[experiment.pk])
     # A comment that fits no page that is there.
-    form = {"token": lease(experiment, annotator).token, "choice": "left", "comment": "full " * 200}
+    form = {"token": assign(experiment, annotator).token, "choice": "left", "comment": "full " * 200}
     with connection.cursor() as cursor:
         # Other tests leave free pages behind.
         cursor.execute("VACUUM")
@@ -54,7 +54,7 @@ def test_an_answer_is_refused_until_there_is_room_in_the_database(client, annota
             statuses.append(reply.status_code)
             assert len(statuses) < 50, "the disk never became full"
             if reply.status_code == 200:
-                form["token"] = lease(experiment, annotator).token
+                form["token"] = assign(experiment, annotator).token
         assert set(statuses) <= {200, 503}
         assert reply["Retry-After"] == "2"
         assert not Judgment.objects.filter(token=form["token"]).exists()
@@ -72,7 +72,7 @@ def test_an_answer_is_refused_until_there_is_room_for_a_table(table, client, ann
     """PostgreSQL says so at the statement that needs a page: with this code, and at each of the click's."""
     experiment = make_experiment(n_policies=4, n_tasks=20, annotators=(annotator,), ready=True)
     url = reverse("judge", args=[experiment.pk])
-    form = {"token": lease(experiment, annotator).token, "choice": "left"}
+    form = {"token": assign(experiment, annotator).token, "choice": "left"}
     with connection.cursor() as cursor:
         cursor.execute(
             "CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "

@@ -14,7 +14,7 @@ from engine.selectors import annotators, answers, counts
 from engine.selectors.missing import actively_held
 from engine.services.experiments import pause, stop
 from engine.services.voids import void_annotator
-from tests.factories import add_member, checked, click, lease, lease_all, make_experiment, make_user, newest
+from tests.factories import add_member, assign, assign_all, checked, click, make_experiment, make_user, newest
 from tests.markup import Markup, stage, words
 
 pytestmark = pytest.mark.django_db
@@ -61,7 +61,7 @@ class TestUndo:
         self, experiment, annotator, client_for, url
     ):
         first, second, newest = (click(experiment, annotator) for _ in range(3))
-        lease(experiment, annotator)
+        assign(experiment, annotator)
         client, form = client_for(annotator), {"answer": second.token}
         shown = stage(client.post(url, form, headers=HTMX))
         again = stage(client.post(url, form, headers=HTMX))
@@ -88,7 +88,7 @@ class TestUndo:
             ]
 
         assert named() == [""]
-        form = {"token": lease(experiment, annotator).token, "choice": "left"}
+        form = {"token": assign(experiment, annotator).token, "choice": "left"}
         replied = stage(client.post(reverse("judge", args=[experiment.pk]), form, headers=HTMX))
         assert [replied["newest"]] == named() == [str(form["token"])]
         assert stage(client.post(url, {"answer": form["token"]}, headers=HTMX))["newest"] == ""
@@ -99,7 +99,7 @@ class TestUndo:
     ):
         """It took the newest answer back, given in another tab, and repeated the one before it too."""
         elsewhere = click(experiment, annotator)
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         for _ in range(2):
             told = client_for(annotator).post(url, {"answer": ""}, headers=headers, follow=True)
             said = words(told) + stage(told)["said"]
@@ -112,7 +112,7 @@ class TestUndo:
     def test_with_nothing_to_take_back_it_says_so_and_leaves_the_page_as_it_is(
         self, headers, experiment, annotator, other, client_for, url
     ):
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         click(experiment, other)
         response = client_for(annotator).post(url, headers=headers, follow=True)
         assert "You have no answer to take back." in words(response) + stage(response)["said"]
@@ -230,7 +230,7 @@ class TestReopen:
     ):
         theirs = click(experiment, other)
         elsewhere = click(make_experiment(ready=True, annotators=(annotator,)), annotator)
-        for token in (theirs.token, elsewhere.token, lease(experiment, annotator).token, uuid.uuid4()):
+        for token in (theirs.token, elsewhere.token, assign(experiment, annotator).token, uuid.uuid4()):
             url = reverse("reopen", args=[experiment.pk, token])
             assert client_for(annotator).post(url).status_code == 404
         assert not JudgmentVoid.objects.exists()
@@ -251,7 +251,7 @@ class TestBeatAndLeave:
     def test_a_beat_says_that_somebody_is_here_and_replies_nothing(
         self, experiment, annotator, other, client_for
     ):
-        lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=2)
+        assign_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=2)
         before = list(Assignment.objects.order_by("pk").values_list("expires_at", flat=True))
         url = reverse("beat", args=[experiment.pk])
         reply = client_for(annotator).post(url)
@@ -265,7 +265,7 @@ class TestBeatAndLeave:
     def test_who_leaves_keeps_their_pairs_and_nobody_waits_for_them(
         self, name, experiment, annotator, other, client_for
     ):
-        held = lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=2)
+        held = assign_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=2)
         address = reverse("leave", args=[experiment.pk])
         assert client_for(other).post(address).status_code == 204
         assert len(actively_held(experiment)) == 2

@@ -16,9 +16,9 @@ from engine.services.judging import record_answer
 from engine.services.planning import advance
 from tests.factories import (
     add_member,
+    assign,
     click_for,
     click_on,
-    lease,
     make_experiment,
     make_user,
     plan_and_write,
@@ -154,7 +154,7 @@ class TestRanking:
         """One definition, which the file has too: all counts, as the sentence of the verdict says."""
         experiment = make_experiment(ready=True, annotators=(annotator,))
         click_on(experiment, annotator, 3)
-        held = lease(experiment, annotator)
+        held = assign(experiment, annotator)
         stop(experiment_id=experiment.pk)
         record_answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
         html = page(client_for(admin), experiment)

@@ -36,9 +36,9 @@ from labeling.dashboard.warnings import concerns
 from labeling.formatting import working_time
 from tests.factories import (
     add_member,
+    assign,
     click,
     click_on,
-    lease,
     make_experiment,
     make_user,
     pay,
@@ -205,7 +205,7 @@ class TestJudges:
         for _ in range(5):
             advance(experiment_id=experiment.pk)
             write_responses()
-            held = lease(experiment, annotator)
+            held = assign(experiment, annotator)
             serving.skip(experiment=experiment, token=held.token, annotator=annotator, reason="task")
         [row] = annotator_rows(experiment, tallies(experiment), shared_answers(experiment))
         assert (row.skips, row.judged) == (5, 1)

@@ -15,7 +15,7 @@ from engine.selectors.further import further_results
 from engine.services.judging import record_answer
 from engine.services.planning import advance
 from engine.services.setting_changes import change_display
-from tests.factories import lease, make_experiment, make_user
+from tests.factories import assign, make_experiment, make_user
 from tests.markup import Markup, text_of
 
 ASKED = "More correct?\nHow friendly? (1–5)\n\nWhy? (Text)\n"
@@ -54,7 +54,7 @@ class TestAnswers:
             "further More correct?", "further left How friendly?", "further right How friendly?"
         }  # fmt: skip
         sent = {
-            "token": str(lease(experiment, annotator).token),
+            "token": str(assign(experiment, annotator).token),
             "choice": "left",
             "further More correct?": "right",
             "further left How friendly?": "4",
@@ -72,7 +72,7 @@ class TestAnswers:
     @pytest.mark.parametrize("other", ["", "6", "²", "1" * 5000])
     def test_half_an_answer_is_left_out_and_the_click_counts(self, other, experiment, annotator, client_for):
         sent = {
-            "token": str(lease(experiment, annotator).token),
+            "token": str(assign(experiment, annotator).token),
             "choice": "right",
             "further More correct?": "neither",
             "further left How friendly?": "4",
@@ -93,7 +93,7 @@ class TestAnswers:
     def test_a_program_is_told_what_is_wrong_and_nothing_is_stored(
         self, further, words, experiment, annotator
     ):
-        token = lease(experiment, annotator).token
+        token = assign(experiment, annotator).token
         with pytest.raises(SpecError, match=words):
             record_answer(
                 experiment_id=experiment.pk, token=token, annotator=annotator, choice="left", further=further
@@ -104,7 +104,7 @@ class TestAnswers:
         self, experiment, annotator, admin, client_for
     ):
         for user in (annotator, User.objects.get(username="ben")):
-            held = lease(experiment, user)
+            held = assign(experiment, user)
             # Both think policy i's response more correct, and prefer the other.
             i, j = ("left", "right") if held.comparison.i_on_left else ("right", "left")
             record_answer(
@@ -121,7 +121,7 @@ class TestAnswers:
         assert "More correct?" in text_of(html)
 
     def test_a_question_may_change_while_it_runs_and_its_old_answers_stay(self, experiment, annotator, admin):
-        token = lease(experiment, annotator).token
+        token = assign(experiment, annotator).token
         record_answer(
             experiment_id=experiment.pk, token=token, annotator=annotator, choice="left",
             further={"More correct?": "left"},

@@ -8,7 +8,7 @@ from django.urls import reverse
 from engine.models import Assignment, Experiment, Judgment
 from engine.selectors import counts
 from engine.services.experiments import pause, stop
-from tests.factories import lease, lease_all, make_experiment
+from tests.factories import assign, assign_all, make_experiment
 from tests.markup import stage, words
 
 pytestmark = pytest.mark.django_db
@@ -25,7 +25,7 @@ def url(experiment) -> str:
 def test_with_htmx_the_click_is_saved_and_the_next_pair_comes_back_with_the_answer(
     choice, experiment, annotator, client_for, url
 ):
-    held = lease(experiment, annotator)
+    held = assign(experiment, annotator)
     response = client_for(annotator).post(url, {"token": held.token, "choice": choice}, headers=HTMX)
     assert response.status_code == 200
     assert response.content.decode().lstrip().startswith('<div id="stage"')
@@ -42,8 +42,8 @@ def test_with_htmx_the_click_is_saved_and_the_next_pair_comes_back_with_the_answ
 def test_the_pair_that_comes_back_is_the_one_after_those_that_the_page_holds(
     experiment, annotator, client_for, url
 ):
-    held = lease(experiment, annotator)
-    _, ahead = lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=2)
+    held = assign(experiment, annotator)
+    _, ahead = assign_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=2)
     form = {"token": held.token, "choice": "left", "after": ahead.token}
     following = stage(client_for(annotator).post(url, form, headers=HTMX))["token"]
     assert following not in {str(held.token), str(ahead.token)}
@@ -52,14 +52,14 @@ def test_the_pair_that_comes_back_is_the_one_after_those_that_the_page_holds(
 
 def test_a_repeated_click_comes_back_with_the_same_next_pair(experiment, annotator, client_for, url):
     """The reply was lost on its way: the retry must not reserve yet another pair."""
-    form = {"token": lease(experiment, annotator).token, "choice": "left"}
+    form = {"token": assign(experiment, annotator).token, "choice": "left"}
     client = client_for(annotator)
     first, second = (client.post(url, form, headers=HTMX) for _ in range(2))
     assert stage(first)["token"] == stage(second)["token"]
 
 
 def test_a_comment_is_kept_with_the_answer(experiment, annotator, client_for, url):
-    form = {"token": lease(experiment, annotator).token, "choice": "left", "comment": "Both <b>wrong</b>."}
+    form = {"token": assign(experiment, annotator).token, "choice": "left", "comment": "Both <b>wrong</b>."}
     assert client_for(annotator).post(url, form, headers=HTMX).status_code == 200
     assert Judgment.objects.get().comment == "Both <b>wrong</b>."
 
@@ -70,7 +70,7 @@ def test_a_comment_is_kept_with_the_answer(experiment, annotator, client_for, ur
 def test_a_tie_and_both_bad_count_half_where_the_experiment_offers_them(
     offered, choice, experiment, annotator, client_for, url
 ):
-    form = {"token": lease(experiment, annotator).token, "choice": choice}
+    form = {"token": assign(experiment, annotator).token, "choice": choice}
     client = client_for(annotator)
     refused = client.post(url, form, headers=HTMX)
     assert refused.status_code == 400
@@ -84,7 +84,7 @@ def test_a_tie_and_both_bad_count_half_where_the_experiment_offers_them(
 
 
 def test_without_javascript_it_leads_back_to_the_page(experiment, annotator, client_for, url):
-    held = lease(experiment, annotator)
+    held = assign(experiment, annotator)
     client = client_for(annotator)
     response = client.post(url, {"token": held.token, "choice": "left"})
     assert response.status_code == 302
@@ -97,7 +97,7 @@ def test_a_click_wakes_the_planner_once_however_often_it_is_sent(
     experiment, annotator, client_for, url, sent, django_capture_on_commit_callbacks
 ):
     client = client_for(annotator)
-    click = {"token": lease(experiment, annotator).token, "choice": "left"}
+    click = {"token": assign(experiment, annotator).token, "choice": "left"}
     for _ in range(3):
         with django_capture_on_commit_callbacks(execute=True):
             assert client.post(url, click, headers=HTMX).status_code == 200
@@ -112,7 +112,7 @@ def test_a_broker_that_is_away_does_not_turn_a_click_into_an_error(
         raise OSError("No space left on device")
 
     monkeypatch.setattr("engine.tasks.advance.apply_async", refuse)
-    click = {"token": lease(experiment, annotator).token, "choice": "left"}
+    click = {"token": assign(experiment, annotator).token, "choice": "left"}
     with django_capture_on_commit_callbacks(execute=True):
         assert client_for(annotator).post(url, click, headers=HTMX).status_code == 200
     assert Judgment.objects.count() == 1
@@ -135,7 +135,7 @@ def test_a_broker_that_is_away_does_not_turn_a_click_into_an_error(
 )
 @pytest.mark.parametrize("headers", [{}, HTMX], ids=["plain", "htmx"])
 def test_a_bad_form_is_told_so_and_saves_nothing(change, headers, experiment, annotator, client_for, url):
-    form = {"token": str(lease(experiment, annotator).token), "choice": "left"} | change
+    form = {"token": str(assign(experiment, annotator).token), "choice": "left"} | change
     form = {name: value for name, value in form.items() if value is not None}
     response = client_for(annotator).post(url, form, headers=headers)
     assert response.status_code == 400
@@ -147,7 +147,7 @@ def test_a_bad_form_is_told_so_and_saves_nothing(change, headers, experiment, an
 def test_the_address_of_one_experiment_judges_nothing_of_another(annotator, client_for, url):
     """A person removed from one experiment must not answer there through another one."""
     other = make_experiment(ready=True, annotators=(annotator,))
-    held = lease(other, annotator)
+    held = assign(other, annotator)
     other.memberships.all().delete()
     response = client_for(annotator).post(url, {"token": held.token, "choice": "left"})
     assert response.status_code == 400
@@ -156,7 +156,7 @@ def test_the_address_of_one_experiment_judges_nothing_of_another(annotator, clie
 
 @pytest.mark.parametrize(("change", "reason"), [(pause, "Paused"), (stop, "Stopped. Thank you!")])
 def test_the_last_click_before_the_end_still_counts(change, reason, experiment, annotator, client_for, url):
-    held = lease(experiment, annotator)
+    held = assign(experiment, annotator)
     change(experiment_id=experiment.pk)
     response = client_for(annotator).post(url, {"token": held.token, "choice": "left"}, headers=HTMX)
     assert stage(response)["said"] == ""

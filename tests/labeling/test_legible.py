@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from engine.models import Response, Task
 from labeling.middleware.combining_marks import MOST_MARKS, Legible
-from tests.factories import lease, make_experiment
+from tests.factories import assign, make_experiment
 
 MARKS = "\u0301\u0489\u20dd\ufe0f"
 
@@ -28,7 +28,7 @@ def test_no_text_of_a_pair_brings_a_run_of_marks_to_the_page(client, annotator):
     Response.objects.update(text=text)
     Task.objects.update(prompt=text)
     client.force_login(annotator)
-    lease(experiment, annotator)
+    assign(experiment, annotator)
     page = client.get(reverse("pair", args=[experiment.pk])).content.decode()
     assert longest_run(page) == MOST_MARKS
     # A and B alike, and what comes after.

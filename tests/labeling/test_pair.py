@@ -14,7 +14,7 @@ from engine.selectors.policies import policy_names
 from engine.services.experiments import archive, pause, start, stop
 from engine.services.planning import advance
 from tests.backends import ScriptedBackend
-from tests.factories import certify, click_on, lease_all, make_experiment, make_user, newest, write_responses
+from tests.factories import assign_all, certify, click_on, make_experiment, make_user, newest, write_responses
 from tests.markup import Markup, stage, words
 
 pytestmark = pytest.mark.django_db
@@ -222,7 +222,7 @@ def test_what_was_shown_before_the_end_may_be_answered_and_is_not_asked_again(
     monkeypatch.setattr(admission, "ADMISSION_ITEMS", 0)
     experiment = make_experiment(ready=True, annotators=(annotator,), **checks)
     # The first pair may be the check.
-    held = lease_all(experiment_id=experiment.pk, annotator=annotator)[0]
+    held = assign_all(experiment_id=experiment.pk, annotator=annotator)[0]
     stop(experiment_id=experiment.pk)
     client = client_for(annotator)
     page = client.get(reverse("pair", args=[experiment.pk]))

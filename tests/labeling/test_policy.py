@@ -18,11 +18,11 @@ from engine.services.planning import advance
 from tests.backends import ScriptedBackend
 from tests.factories import (
     add_member,
+    assign,
     click,
     click_for,
     click_on,
     copy_of,
-    lease,
     make_experiment,
     write_responses,
 )
@@ -167,7 +167,7 @@ class TestItsResults:
         for response in Response.objects.all():
             Response.objects.filter(pk=response.pk).update(text=f"the text of response {response.pk}.")
         judged = click(experiment, annotator).comparison
-        held = lease(experiment, annotator).comparison
+        held = assign(experiment, annotator).comparison
         client = client_for(annotator)
         said = " ".join(text_of(page(client, experiment, number).content.decode()) for number in (1, 2, 3))
         for response in (judged.response_i_id, judged.response_j_id):

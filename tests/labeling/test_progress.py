@@ -12,7 +12,7 @@ from engine.models import Judgment
 from engine.models.append_only import lifted
 from labeling.annotation import progress
 from labeling.annotation.progress import left_together, rounded
-from tests.factories import click, click_on, lease, make_experiment, newest
+from tests.factories import assign, click, click_on, make_experiment, newest
 from tests.markup import Markup, stage
 
 pytestmark = pytest.mark.django_db
@@ -96,7 +96,7 @@ def test_the_page_says_the_same_whichever_side_is_chosen_and_taken_back(choice, 
     client, undo = client_for(annotator), reverse("undo", args=[experiment.pk])
     told = []
     for answer in (choice, "left"):
-        form = {"token": lease(experiment, annotator).token, "choice": answer}
+        form = {"token": assign(experiment, annotator).token, "choice": answer}
         seen = stage(client.post(reverse("judge", args=[experiment.pk]), form, headers=HTMX))
         assert seen.pop("newest") == str(form["token"])
         told.append({name: value for name, value in seen.items() if name != "token"})

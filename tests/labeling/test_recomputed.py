@@ -26,7 +26,7 @@ from engine.services.experiments import start, stop
 from engine.services.judging import record_answer
 from engine.services.planning import advance
 from labeling.dashboard.status import status_of
-from tests.factories import click, click_for, lease, make_user, write_responses
+from tests.factories import assign, click, click_for, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
 
@@ -209,7 +209,7 @@ def test_clicks_that_come_after_the_conclusion_are_told_apart(admin, client_for)
     before = experiment.snapshots.latest("pk").comparisons
     late = make_user("late")
     Membership.objects.create(experiment=experiment, user=late, role="annotator")
-    held = lease(experiment, late)
+    held = assign(experiment, late)
     stop(experiment_id=experiment.pk)
     record_answer(experiment_id=experiment.pk, token=held.token, annotator=late, choice="left")
     experiment.refresh_from_db()

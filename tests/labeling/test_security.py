@@ -13,7 +13,7 @@ from django.urls import reverse
 from engine.models import Comparison, Level, Policy, Response
 from tests.authorisation.table import ROLES, TABLE, is_api
 from tests.authorisation.world import World
-from tests.factories import lease, make_experiment
+from tests.factories import assign, make_experiment
 
 pytestmark = pytest.mark.django_db
 
@@ -103,7 +103,7 @@ def test_the_page_of_a_pair_is_the_same_whichever_policies_wrote_it(annotator, c
     """Another two policies, other levels, another generation: not one byte may differ."""
     experiment = make_experiment(n_policies=6, ready=True, annotators=(annotator,))
     client = client_for(annotator)
-    comparison = lease(experiment, annotator).comparison
+    comparison = assign(experiment, annotator).comparison
     before = what_an_annotator_gets(client, experiment)
     assert comparison.left.text in before
 
@@ -133,11 +133,11 @@ def test_the_page_of_a_pair_is_the_same_whichever_policies_wrote_it(annotator, c
 def test_neither_names_nor_texts_of_levels_nor_labels_reach_an_annotator(annotator, client_for):
     experiment = make_experiment(n_policies=4, ready=True, annotators=(annotator,))
     client = client_for(annotator)
-    form = {"token": lease(experiment, annotator).token, "choice": "left"}
+    form = {"token": assign(experiment, annotator).token, "choice": "left"}
     judged = client.post(reverse("judge", args=[experiment.pk]), form, headers={"HX-Request": "true"})
     skipped = client.post(
         reverse("skip", args=[experiment.pk]),
-        {"token": lease(experiment, annotator).token, "reason": "task"},
+        {"token": assign(experiment, annotator).token, "reason": "task"},
         headers={"HX-Request": "true"},
     )
     seen = [what_an_annotator_gets(client, experiment), judged.content.decode(), skipped.content.decode()]

@@ -6,7 +6,7 @@ import pytest
 from django.urls import reverse
 
 from engine.models import Allowance, Assignment, Flag, Judgment
-from tests.factories import add_member, lease, make_user
+from tests.factories import add_member, assign, make_user
 from tests.markup import stage, words
 
 pytestmark = pytest.mark.django_db
@@ -31,14 +31,14 @@ def url(experiment, other) -> str:
 def test_another_pair_is_shown_and_the_skipped_one_goes_to_nobody(
     headers, reason, experiment, annotator, other, client_for, url
 ):
-    held = lease(experiment, annotator)
+    held = assign(experiment, annotator)
     form = {"token": held.token, "reason": reason, "comment": "Empty <b>A</b>."}
     response = client_for(annotator).post(url, form, headers=headers, follow=True)
     assert response.status_code == 200
     assert "no answer" in words(response) + stage(response)["said"]
     following = Assignment.objects.get(token=stage(response)["token"])
     assert following.comparison != held.comparison
-    assert lease(experiment, other).comparison != held.comparison
+    assert assign(experiment, other).comparison != held.comparison
     flag = Flag.objects.get()
     assert (flag.comparison, flag.annotator) == (held.comparison, annotator)
     assert (flag.reason, flag.comment) == (reason, "Empty <b>A</b>.")
@@ -57,7 +57,7 @@ def test_who_has_left_many_is_asked_before_the_next_one(experiment, annotator, c
 def test_who_has_left_too_many_gets_no_more_and_is_told_kindly(experiment, annotator, client_for, url):
     allowance = {"experiment": experiment, "annotator": annotator, "undo_credit": 0}
     Allowance.objects.create(shown=40, skipped=4, **allowance)
-    held = lease(experiment, annotator)
+    held = assign(experiment, annotator)
     reply = client_for(annotator).post(url, {"token": held.token, "reason": "task"}, headers=HTMX)
     # What was theirs before is shown; the look after it brings no more.
     following = {"token": stage(reply)["token"], "choice": "left"}
@@ -69,7 +69,7 @@ def test_who_has_left_too_many_gets_no_more_and_is_told_kindly(experiment, annot
 def test_a_skip_wakes_the_planner(
     experiment, annotator, client_for, url, sent, django_capture_on_commit_callbacks
 ):
-    token = lease(experiment, annotator).token
+    token = assign(experiment, annotator).token
     with django_capture_on_commit_callbacks(execute=True):
         client_for(annotator).post(url, {"token": token, "reason": "task"}, headers=HTMX)
     assert sent == [(experiment.pk,)]
@@ -82,13 +82,13 @@ def test_a_skip_wakes_the_planner(
 )
 @pytest.mark.parametrize("headers", [{}, HTMX], ids=["plain", "htmx"])
 def test_a_bad_form_is_told_so_and_skips_nothing(change, headers, experiment, annotator, client_for, url):
-    form = {"token": lease(experiment, annotator).token, "reason": "task"} | change
+    form = {"token": assign(experiment, annotator).token, "reason": "task"} | change
     assert client_for(annotator).post(url, form, headers=headers).status_code == 400
     assert not Flag.objects.exists()
 
 
 def test_an_undo_after_a_skip_brings_its_pair_back(experiment, annotator, client_for):
-    client, held = client_for(annotator), lease(experiment, annotator)
+    client, held = client_for(annotator), assign(experiment, annotator)
     reply = client.post(
         reverse("skip", args=[experiment.pk]),
         {"token": held.token, "reason": "task"},
