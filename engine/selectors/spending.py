@@ -13,7 +13,7 @@ from django.db.models.functions import Coalesce
 
 from engine.domain.list_prices import Money
 from engine.domain.replies import Usage
-from engine.models import Charge, Connection, Experiment, Response, clock
+from engine.models import Charge, Connection, Experiment, Gate, Response, clock
 
 DAY = timedelta(hours=24)
 _KNOWN = Q(cost__isnull=False)
@@ -57,22 +57,39 @@ def overspent_experiments() -> set[int]:
     over = spent.annotate(spent=Coalesce(Sum("charges__cost"), Value(0.0))).filter(
         spent__gte=F("money_limit")
     )
-    return {row["pk"] for row in over}
+    found = {row["pk"] for row in over}
+    for gated in Experiment.objects.filter(money_limit__isnull=False, gates__isnull=False).distinct():
+        if _reached(gated):
+            found |= {gated.pk, *gated.gates.values_list("challenge", flat=True)}
+    return found
 
 
 def money_trouble(experiment: Experiment) -> str:
     """The sentence on a limit of money that is reached; empty elsewhere."""
+    if reached := _reached(experiment):
+        return (
+            f"The limit of money ({reached}) is reached, so no model is asked any more. "
+            "Nothing is lost. Raise it on the tab Settings."
+        )
+    gate = Gate.objects.filter(challenge=experiment).select_related("experiment").first()
+    if gate and (reached := _reached(gate.experiment)):
+        return (
+            f"The limit of money of {gate.experiment} and all challenges of its gate ({reached}) is reached. "
+            "Nothing is lost. Raise it on that experiment's tab Settings."
+        )
+    return ""
+
+
+def _reached(experiment: Experiment) -> str:
+    """The limit of money that an experiment and all challenges of its gate have reached; empty if not."""
     limit = experiment.money_limit
     if limit is None:
         return ""
-    spent = spent_in(experiment)
+    spent = _sum(Charge.objects.filter(Q(experiment=experiment) | Q(experiment__gate__experiment=experiment)))
     if max(spent.values(), default=0.0) < limit:
         return ""
     reached = Money({name: limit for name, amount in spent.items() if amount >= limit})
-    return (
-        f"The limit of money ({reached or format(limit, ',.2f')}) is reached, so no model is asked any more. "
-        "Nothing is lost. Raise it on the tab Settings."
-    )
+    return str(reached) or format(limit, ",.2f")
 
 
 # ---------------------------------------------------------------- sums

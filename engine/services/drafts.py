@@ -40,7 +40,7 @@ from engine.selectors import specs
 from engine.selectors.rubrics import why_no_judge
 from engine.services.audit import record
 from engine.services.descriptions import Description, check_description
-from engine.services.experiments import refuse_archived
+from engine.services.experiments import refuse_archived, refuse_weaker
 from engine.services.locks import lock_by_number, locked_experiment
 from engine.services.ready_made import ready_made_responses
 from engine.services.tokens import end_tokens_without_rights
@@ -136,6 +136,7 @@ def _replace_draft(
 ) -> Experiment:
     experiment = _locked_draft(experiment_id)
     refuse_archived(experiment)
+    refuse_weaker(experiment, by, description.spec.settings)
     if version is not None and version != specs.version_of(experiment):
         raise ChangedMeanwhileError(
             "The draft was saved in another tab, or by somebody else, since this page was opened. Your input "

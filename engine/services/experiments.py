@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
@@ -24,6 +27,7 @@ from engine.models import (
 from engine.selectors import offered_models
 from engine.selectors.designs import Observed
 from engine.selectors.findings import finding_of, finding_on
+from engine.selectors.gates import gate_of, has_forge
 from engine.selectors.record import record_of
 from engine.selectors.snapshots import latest_snapshot
 from engine.services.assignments import end_left
@@ -347,6 +351,21 @@ def refuse_archived(experiment: Experiment) -> None:
     """
     if experiment.archived_at is not None:
         raise WrongStateError("The experiment is archived. Take it out of the archive first.")
+
+
+def refuse_weaker(experiment: Experiment, by: User | None, wanted: Mapping[str, Any]) -> None:
+    """Refuse a larger margin or risk where a gate relies on it: a weaker claim would pass a worse change.
+
+    Raises
+    ------
+    WrongStateError
+        Nobody but an owner may want this.
+    """
+    weaker = any((wanted.get(name) or 0) > getattr(experiment, name) for name in ("epsilon", "delta"))
+    if not weaker or by is None or Experiment.objects.owned_by(by).filter(pk=experiment.pk).exists():
+        return
+    if gate_of(experiment) or experiment.gates.exists() or has_forge(experiment):
+        raise WrongStateError("A gate relies on this margin and risk. Only an owner raises them.")
 
 
 @transaction.atomic

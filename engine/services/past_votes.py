@@ -41,6 +41,7 @@ from engine.models import (
     clock,
 )
 from engine.selectors.counts import next_number
+from engine.selectors.gates import gate_of
 from engine.selectors.policies import policy_names
 from engine.services.audit import record
 from engine.services.descriptions import check_description
@@ -245,6 +246,8 @@ def _check_state(experiment: Experiment) -> None:
             f"{remedy}"
         )
     refuse_archived(experiment)
+    if gate_of(experiment):
+        raise WrongStateError("A gate's challenge is decided here: past votes do not count in it.")
 
 
 def _check_settings(experiment: Experiment) -> None:

@@ -21,7 +21,7 @@ from engine.services.audit import record
 from engine.services.descriptions import faults_in
 from engine.services.drafts import check_name
 from engine.services.evidence import settle, start_again
-from engine.services.experiments import end_leftovers, refuse_archived
+from engine.services.experiments import end_leftovers, refuse_archived, refuse_weaker
 from engine.services.locks import locked_experiment
 
 CONSEQUENCES: dict[str, Callable[[Experiment, Any], str]] = {
@@ -128,6 +128,7 @@ def _renew_secret(*, experiment: Experiment) -> None:
 def _change(experiment: Experiment, by: User | None, given: GivenSettings) -> None:
     changes = _changes(experiment, given)
     _check(experiment, changes)
+    refuse_weaker(experiment, by, changes)
     seen = consequences.outcomes_seen(experiment)
     for name, value in changes.items():
         record(

@@ -1,25 +1,30 @@
 """Gates: the ends of a changed text against that of main, and what counts as a change."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.specs import TaskSpec
-from engine.models import AuditEntry, Experiment, Gate, Level, Loan, Notification
+from engine.models import AuditEntry, Experiment, Gate, Level, Loan, Notification, Response
 from engine.selectors import gates as selectors
 from engine.selectors.designs import load, replay
+from engine.selectors.specs import experiment_spec
+from engine.selectors.spending import money_trouble, overspent_experiments
 from engine.services import keys
-from engine.services.experiments import archive, stop, stop_on
+from engine.services.drafts import replace_draft
+from engine.services.experiments import archive, pause, stop, stop_on
 from engine.services.gates import Text, check_texts, set_main_texts
 from engine.services.notifications import subscribe
+from engine.services.past_votes import add_votes
 from engine.services.people import add_group, follow_groups
 from engine.services.policies import add_policies
 from engine.services.setting_changes import change_settings, reopen
 from engine.services.task_changes import add_tasks, leave_out_task
 from labeling.dashboard.figures import result_of
-from tests.factories import add_member, click_for, connect, make_experiment, make_user, plan_and_write
+from tests.factories import add_member, click_for, connect, make_experiment, make_user, pay, plan_and_write
 
 pytestmark = pytest.mark.django_db
 
@@ -311,3 +316,56 @@ def test_groups_keep_their_roles_in_a_challenge(experiment, editor):
     assert bob in {each.user for each in challenge.memberships.all()}
     follow_groups(user=bob, groups=[])
     assert bob not in {each.user for each in challenge.memberships.all()}
+
+
+@pytest.mark.parametrize("setting", ["epsilon", "delta"])
+@pytest.mark.parametrize("where", ["challenge", "experiment"])
+def test_only_an_owner_has_a_gate_pass_on_a_weaker_claim(experiment, editor, where, setting):
+    gate = check(experiment, editor)
+    changed = getattr(gate, where)
+    owner = make_user("owner")
+    add_member(changed, owner, "owner")
+    weaker, stricter = {setting: 0.3}, {setting: 0.1}
+    with pytest.raises(WrongStateError):
+        change_settings(experiment_id=changed.pk, by=editor, **weaker)
+    change_settings(experiment_id=changed.pk, by=editor, **stricter)
+    stop(experiment_id=changed.pk, by=editor)
+    with pytest.raises(WrongStateError):
+        reopen(experiment_id=changed.pk, by=editor, **weaker)
+    reopen(experiment_id=changed.pk, by=owner, **weaker)
+
+
+def test_what_a_forge_relies_on_is_not_weakened_before_the_first_change(editor):
+    draft = make_experiment(running=False, epsilon=0.2)
+    add_member(draft, editor, "editor")
+    _forge(draft, editor)
+    spec = experiment_spec(draft)
+    with pytest.raises(WrongStateError):
+        replace_draft(
+            experiment_id=draft.pk, spec=replace(spec, settings=spec.settings | {"epsilon": 0.3}), by=editor
+        )
+    replace_draft(experiment_id=draft.pk, spec=spec, by=editor)
+
+
+def test_votes_from_elsewhere_do_not_decide_a_challenge(experiment, editor):
+    challenge = check(experiment, editor).challenge
+    pause(experiment_id=challenge.pk, by=editor)
+    with pytest.raises(WrongStateError, match="gate"):
+        add_votes(experiment_id=challenge.pk, votes=[], by=editor)
+
+
+def written_in(challenge):
+    plan_and_write(challenge)
+    return Response.objects.filter(policy__experiment=challenge)[:1]
+
+
+def test_all_challenges_share_the_limit_of_money(experiment, editor):
+    Experiment.objects.filter(pk=experiment.pk).update(money_limit=1.0)
+    first, second = (check(experiment, editor, text).challenge for text in ("quality 8", "quality 9"))
+    pay(written_in(first), 0.6)
+    assert overspent_experiments() == set()
+    assert not money_trouble(second)
+    pay(written_in(second), 0.6)
+    assert overspent_experiments() == {experiment.pk, first.pk, second.pk}
+    experiment.refresh_from_db()
+    assert all(map(money_trouble, (experiment, first, second)))
