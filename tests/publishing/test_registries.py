@@ -191,14 +191,15 @@ def test_a_webhook_is_signed_and_repeated_to_go_back(client, experiment, monkeyp
 
 def test_a_file_of_a_working_tree_is_written_and_goes_back(client, experiment, tmp_path):
     file = tmp_path / "app" / "prompt.yaml"
-    file.write_text("prompts: [old]\n")
     to = add(client, experiment, kind="git", name="app/prompt.yaml")
     [text] = send(client, to)
     assert file.read_text() == text
     assert configured(text + "tests: [{vars: {task: Hi}}]\n").n_policies == 1
-    send(client, to, back=True)
-    assert file.read_text() == "prompts: [old]\n"
     again(experiment, 2)
+    send(client, to)
+    send(client, to, back=True)
+    assert file.read_text() == text
+    again(experiment, 1)
     send(client, to)
     file.write_text("prompts: [mine]\n")
     send(client, to, back=True)
@@ -218,6 +219,26 @@ def test_no_file_elsewhere(client, experiment, tmp_path, name):
     answer = client.post(reverse("destinations", args=[experiment.pk]), {"kind": "git", "name": name})
     assert answer.status_code == 400
     assert not experiment.destinations.exists()
+
+
+def test_a_file_is_replaced_only_by_those_who_run_what_wrote_it(client, experiment, tmp_path):
+    file = tmp_path / "app" / "prompt.yaml"
+    file.write_text("services: {}\n")
+    send(client, add(client, experiment, kind="git", name="app/prompt.yaml"))
+    assert (file.read_text(), Publication.objects.get().state) == ("services: {}\n", "failed")
+    file.unlink()
+    [theirs] = send(client, experiment.destinations.get())
+    other = make_experiment(name="Another team's", ready=True)
+    certify(other, winner=2)
+    stranger = make_user("stranger")
+    add_member(other, stranger, "owner")
+    of_stranger = logged_in(stranger)
+    log_in_recently(of_stranger, stranger)
+    send(of_stranger, to := add(of_stranger, other, kind="git", name="app/prompt.yaml"))
+    assert file.read_text() == theirs
+    add_member(experiment, stranger, "editor")
+    [text] = send(of_stranger, to)
+    assert file.read_text() == text != theirs
 
 
 @pytest.mark.parametrize("content", [b"a\0b", b"\xff\xfe", b"x" * 1_000_001])
