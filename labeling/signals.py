@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import Group
-from django.contrib.auth.signals import user_logged_out
+from django.contrib.auth.signals import user_logged_in, user_logged_out
 from django.db.models.signals import m2m_changed, post_delete, post_save, pre_save
 from django.dispatch import receiver
+from django.http import HttpRequest
 
 from engine.models import User
 from engine.selectors.accounts import stored_rights
@@ -23,6 +25,12 @@ _RIGHTS = ("is_active", "is_staff", "is_superuser")
 def show_result(experiment_id: int, **_: Any) -> None:
     """Compute the result again if somebody watches it."""
     dashboard_pages.refresh(experiment_id=experiment_id, page="result", make=result_figures)
+
+
+@receiver(user_logged_in)
+def end_session(request: HttpRequest, **_: Any) -> None:
+    """Set the end of the session: after it somebody logs in anew, and a provider's groups are read again."""
+    request.session.set_expiry(settings.SESSION_COOKIE_AGE)
 
 
 @receiver(user_logged_out)

@@ -22,6 +22,16 @@ def test_a_session_lasts_until_it_is_over(client, annotator):
     assert not is_logged_in(client)
 
 
+def test_nothing_that_a_session_stores_puts_its_end_off(client, annotator, monkeypatch):
+    client.force_login(annotator)
+    [end] = Session.objects.values_list("expire_date", flat=True)
+    monkeypatch.setattr(timezone, "now", lambda: end - timedelta(hours=1))
+    session = client.session
+    session["more"] = "x"
+    session.save()
+    assert Session.objects.get().expire_date - end < timedelta(seconds=2)
+
+
 @pytest.mark.parametrize("change", [{"is_active": False}, {"password": "!another"}])
 def test_a_session_ends_with_the_account_or_its_password(change, client, annotator):
     client.force_login(annotator)
