@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from ninja import Query, Router
 
 from engine.domain.policy_space import code_of
 from engine.models import Experiment
-from engine.publishing.promptfoo import promptfoo_of
-from engine.publishing.winners import winner_of
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.blinding import withholds_unfinished
 from engine.selectors.breakdown import Part, by_tag, by_task
@@ -24,8 +22,7 @@ from labeling import access
 from labeling.api.auth import READ
 from labeling.api.experiments import PROBLEMS, Id, check_tag
 from labeling.api.schemas import QualityOut, RankedOut, ResponsesOut, TagResultOut, TaskResultOut
-from labeling.exports.downloads import attachment
-from labeling.exports.files import stem
+from labeling.exports.downloads import winner_download
 from labeling.formatting import agreement_figures
 from labeling.requests import AuthenticatedRequest
 
@@ -111,10 +108,7 @@ def _won(part: Part, labels: list[str]) -> dict[str, Any]:
 )
 def winner_file(request: AuthenticatedRequest, experiment_id: Id) -> HttpResponse:
     """Get the winner of a concluded experiment as a configuration of promptfoo, the tasks being its tests."""
-    experiment = access.to_watch(request, experiment_id)
-    if (winner := winner_of(experiment)) is None:
-        raise Http404("There is no winner, or its prompt is not known here.")
-    return attachment(promptfoo_of(winner), f"{stem(experiment)}-winner.yaml", "application/yaml")
+    return winner_download(request, experiment_id)
 
 
 _PARTS = (

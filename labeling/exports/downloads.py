@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from django import forms
-from django.http import HttpResponse, HttpResponseBadRequest, StreamingHttpResponse
+from django.http import Http404, HttpResponse, HttpResponseBadRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
 from engine.models import Experiment
+from engine.publishing.promptfoo import promptfoo_of
+from engine.publishing.winners import winner_of
 from engine.selectors import blinding
 from engine.selectors.browsing import STANDING
 from engine.services.audit import record_export
@@ -92,6 +94,14 @@ def _refused(kind: str, experiment: Experiment) -> HttpResponse | None:
 
 def _streamed(pieces: Iterator[bytes], filename: str, content_type: str) -> StreamingHttpResponse:
     return StreamingHttpResponse(pieces, content_type=content_type, headers=saved_as(filename))
+
+
+def winner_download(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """The winner as a configuration of promptfoo; 404 without one."""
+    experiment = access.to_watch(request, experiment_id)
+    if (winner := winner_of(experiment)) is None:
+        raise Http404("There is no winner, or its prompt is not known here.")
+    return attachment(promptfoo_of(winner), f"{files.stem(experiment)}-winner.yaml", "application/yaml")
 
 
 def attachment(text: str, filename: str, content_type: str) -> HttpResponse:

@@ -15,8 +15,6 @@ from engine.domain import claim_sentences
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.policy_space import combinations
 from engine.models import Connection, Experiment, Factor, Policy
-from engine.publishing.promptfoo import promptfoo_of
-from engine.publishing.winners import winner_of
 from engine.selectors import browsing, designs
 from engine.selectors.breakdown import by_tag, by_task
 from engine.selectors.counts import wins_matrix
@@ -36,7 +34,7 @@ from labeling.dashboard.joining import size_of_joining
 from labeling.dashboard.policies import asked, messages_for
 from labeling.dashboard.trial import page_of
 from labeling.exports.breakdowns import COLUMNS, breakdown_csv
-from labeling.exports.downloads import attachment
+from labeling.exports.downloads import attachment, winner_download
 from labeling.exports.files import stem
 from labeling.exports.rankings import ranking_csv
 from labeling.forms.level_fields import LevelForm
@@ -117,10 +115,7 @@ def ranking_file(request: AuthenticatedRequest, experiment_id: int) -> HttpRespo
 @require_safe
 def winner_file(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The winner as a configuration of promptfoo."""
-    experiment = access.to_watch(request, experiment_id)
-    if (winner := winner_of(experiment)) is None:
-        raise Http404
-    return attachment(promptfoo_of(winner), f"{stem(experiment)}-winner.yaml", "application/yaml")
+    return winner_download(request, experiment_id)
 
 
 @require_safe
