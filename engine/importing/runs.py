@@ -142,7 +142,7 @@ def _as_rows(runs: Sequence[Run], findings: Findings) -> Iterator[Row]:
 _NONE = {
     "Model": "Unnamed model",
     "System text": "No system text",
-    "Settings": "Any settings",
+    "Settings": "Other settings",
     "File": "Any file",
 }
 _PARTS = [*_NONE]
@@ -190,12 +190,18 @@ def _told_apart(runs: Sequence[Run]) -> list[dict[str, str]]:
 
 
 def _settings(runs: Sequence[Run]) -> list[str]:
-    """The settings of each run that are not those of all."""
-    names = dict.fromkeys(name for run in runs for name in run.settings)
-    differ = [name for name in names if len({repr(run.settings.get(name)) for run in runs}) > 1]
+    """The settings of each run that are not those of all. In one pass: a file may name any number."""
+    values: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for run in runs:
+        for name, value in run.settings.items():
+            if value is not None:
+                values[name][repr(value)] += 1
+    differ = [name for name, found in values.items() if max(found.values()) < len(runs)]
+    places = {name: place for place, name in enumerate(differ)}
+    theirs = (sorted(places.keys() & run.settings, key=places.__getitem__) for run in runs)
     return [
-        ", ".join(f"{name} {run.settings[name]}" if name in run.settings else f"no {name}" for name in differ)
-        for run in runs
+        ", ".join(f"{name} {run.settings[name]}" for name in names)
+        for run, names in zip(runs, theirs, strict=True)
     ]
 
 
