@@ -81,8 +81,9 @@ CONNECTIONS = Rules(
 _USUAL_PORTS = {"http": 80, "https": 443}
 
 
-def check_url(url: str, rules: Rules = WEBHOOKS) -> SplitResult:
-    """Check the URL itself, without looking its host up, and return its parts.
+def check_url(url: str, rules: Rules = WEBHOOKS, *, has_key: bool = False) -> SplitResult:
+    """Check the URL itself, without looking its host up, and return its parts. A key does not travel in the
+    open.
 
     Raises
     ------
@@ -98,6 +99,8 @@ def check_url(url: str, rules: Rules = WEBHOOKS) -> SplitResult:
         raise ValueError("Give a URL that starts with https:// or http:// and names a host.")
     if parts.username is not None or parts.password is not None:
         raise ValueError(f"Remove the name and the password from the URL; {rules.credentials}.")
+    if has_key and parts.scheme != "https" and not rules.allows_private:
+        raise ValueError(f"A key is sent to https:// only. To allow http://, set {rules.private}=true.")
     allowed = [each.lower() for each in getattr(settings, rules.hosts)]
     if allowed and not {parts.hostname, f"{parts.hostname}:{port}"} & set(allowed):
         raise ValueError(f"{rules.thing} may go to {', '.join(allowed)} only ({rules.hosts}).")
@@ -110,24 +113,20 @@ def check_url(url: str, rules: Rules = WEBHOOKS) -> SplitResult:
 
 
 def check_connection(url: str, *, has_key: bool) -> SplitResult:
-    """Check the address of a connection, whose key must not travel in the open, and return its parts.
+    """Check the address of a connection, and return its parts.
 
     Raises
     ------
     ValueError
         Says what is wrong with it.
     """
-    parts = check_url(url, CONNECTIONS)
+    parts = check_url(url, CONNECTIONS, has_key=has_key)
     if "?" in url or "#" in url:
         raise ValueError("Remove the query from the URL; further fields of a request go into its body.")
     if not url.isascii() or any(not " " < each < "\x7f" for each in url):
         raise ValueError("Write the URL without spaces and with ASCII letters alone.")
     if CONNECTIONS.allows_private:
         return parts
-    if has_key and parts.scheme != "https":
-        raise ValueError(
-            "A key is sent to https:// only. To allow http://, set ALLOW_PRIVATE_CONNECTIONS=true."
-        )
     named = f"{parts.hostname}:{parts.port}" in map(str.lower, settings.CONNECTION_HOSTS)
     if parts.port not in {None, _USUAL_PORTS[parts.scheme]} and not named:
         raise ValueError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from engine.domain.addresses import WEBHOOKS, check_url
+from engine.domain.addresses import check_url
 
 # The name of a status is that of its experiment: a branch's rules require it by name.
 _NAME = "llmpo/{}"
@@ -37,12 +37,10 @@ def check_repository(kind: str, repository: str) -> None:
     ValueError
         Says what is wrong with it.
     """
-    parts = check_url(repository)
+    check_url(repository, has_key=True)
     names = _path(repository).split("/")
     if not all(names) or len(names) < 2 or (kind == "github" and len(names) > 2):
         raise ValueError("Give the address of a repository, such as https://github.com/owner/name.")
-    if parts.scheme != "https" and not WEBHOOKS.allows_private:
-        raise ValueError("A token is sent to https:// only.")
     check_url(_statuses(kind, repository))
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from engine.domain.addresses import WEBHOOKS, check_url
+from engine.domain.addresses import check_url
 from engine.domain.conversations import as_json
 from engine.domain.variables import NAME
 from engine.notifying.signed_calls import WebhookError, call, exchange
@@ -32,9 +32,7 @@ class _OverHttp(Registry):
 
     def check(self, to: Place, *, has_key: bool) -> Place:
         """Check address, name and label."""
-        parts = check_url(to.address)
-        if has_key and parts.scheme != "https" and not WEBHOOKS.allows_private:
-            raise ValueError("A key is sent to https:// only.")
+        parts = check_url(to.address, has_key=has_key)
         if parts.query or parts.fragment:
             raise ValueError("Remove the query from the URL: give the server's address alone.")
         if not _NAME.fullmatch(to.name):
