@@ -192,17 +192,17 @@ def answers_given(experiment_id: int, user: User) -> int:
     return sum(rows.filter(annotator=user).count() for rows in _given(experiment_id))
 
 
-def answers_before(experiment_id: int, moment: datetime) -> int:
-    """The number of answers that people had given here at a moment, even if taken back.
+def answers_given_by_all(experiment_id: int) -> int:
+    """The number of answers that people gave here, even if taken back.
 
     Taking an answer back changes nothing about it, and neither does which side was chosen.
     """
-    return sum(rows.filter(created_at__lt=moment).count() for rows in _given(experiment_id))
+    return sum(rows.count() for rows in _given(experiment_id))
 
 
 def answers_by_person(experiment_id: int, moment: datetime) -> list[tuple[User, int]]:
     """The number of answers that each person had given here at a moment, the most first; otherwise as
-    :func:`answers_before`.
+    :func:`answers_given_by_all`.
     """
     totals: Counter[int] = Counter()
     for given in _given(experiment_id):

@@ -54,6 +54,11 @@ class Rights(TypedDict):
     may_run: bool
 
 
+# Never show a claim, a risk or a winner beside a page that was computed for another one.
+_PROMISED = ("state", "conclusion", "winner_id", "claim", "delta", "epsilon", "missing", "budget")
+_OF_ITS_EXPERIMENT = [f"experiment__{name}" for name in ("trial_of", *_PROMISED)]
+
+
 def _with_rights() -> QuerySet[Any]:
     return (
         DashboardPage.objects.filter(experiment=EXPERIMENT, page=Given("page", CharField()))
@@ -62,7 +67,8 @@ def _with_rights() -> QuerySet[Any]:
             may_run=has_role(ANNOTATOR, Membership.EDITING, at="experiment"),
         )
         .select_related("experiment")
-        .defer("html")
+        # Every viewer asks every two seconds, and mostly has seen the content.
+        .only("promise", "made_at", "watched_at", *_OF_ITS_EXPERIMENT)
     )
 
 
@@ -70,7 +76,7 @@ _WITH_RIGHTS = Prepared(_with_rights)
 
 
 def poll(*, experiment_id: int, page: str, by: User) -> WithAnnotations[DashboardPage, Rights] | None:
-    """The page with its experiment and the rights of somebody who watches it, in one read.
+    """The page without its content, and the rights of somebody who watches it, in one read.
 
     ``None`` where it is to be computed, or not for them.
     """
@@ -151,11 +157,7 @@ def _computed(experiment: Experiment, page: str, make: Make, **seen: datetime) -
 
 
 def _promise(experiment: Experiment) -> list[Any]:
-    """Never show a claim, a risk or a winner beside a page that was computed for another one."""
-    return [
-        getattr(experiment, name)
-        for name in ("state", "conclusion", "winner_id", "claim", "delta", "epsilon", "missing", "budget")
-    ]
+    return [getattr(experiment, name) for name in _PROMISED]
 
 
 def _plain(value: Any) -> Any:

@@ -54,12 +54,7 @@ LARGE = 20_000
 
 def result_of(experiment: Experiment) -> dict[str, Any]:
     """The verdict and the charts below it, as they were last computed: neither is older than the other."""
-    return shown_in(dashboard_pages.show(experiment=experiment, page="result", make=result_figures))
-
-
-def shown_in(result: DashboardPage) -> dict[str, Any]:
-    """The contents of a stored result, as its templates take them."""
-    experiment = result.experiment
+    result = dashboard_pages.show(experiment=experiment, page="result", make=result_figures)
     own = {"experiment": experiment, "may_stop": may_stop(experiment), "charts": result}
     return {**result.content, **own}
 

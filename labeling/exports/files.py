@@ -113,7 +113,7 @@ FORMATS = {
         "DPO pairs",
         "dpo.jsonl",
         _JSON_LINES,
-        "Prompt, chosen and rejected, each two texts once, with the majority's margin; ties are left out.",
+        "Prompt, the text that most chose and the other: a row for each pair of texts; ties are left out.",
         training=True,
     ),
     REWARD: Format(

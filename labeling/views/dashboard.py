@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
@@ -23,6 +24,7 @@ from engine.services import analysis, dashboard_pages, experiments
 from engine.services.experiments import check_may_stop, may_stop, stop_on
 from engine.tasks import analyse, wake, wake_planner
 from labeling import access
+from labeling.caching import remembered
 from labeling.dashboard import figures
 from labeling.dashboard.findings import without_each_annotator
 from labeling.dashboard.improvements import step_to_improvement
@@ -114,13 +116,17 @@ def live(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         return _reload()
     if stored and request.GET.get("made") == stored.made_at.isoformat():
         return HttpResponse(status=204)
-    context = (
-        _with_rights(request, figures.shown_in(stored), stored.may_run)
-        if stored
-        else _result(request, experiment)
+
+    def make() -> tuple[str, str, str]:
+        context = _result(request, access.to_watch(request, experiment_id)) | {"elsewhere": True}
+        parts = (render_to_string(f"dashboard/_{part}.html", context, request) for part in ("live", "charts"))
+        return context["charts"].version, *parts
+
+    # The same for all who only watch.
+    version, verdict, charts = (
+        remembered(f"live:{experiment_id}", stored.made_at, make) if stored and not stored.may_run else make()
     )
-    unseen = request.GET.get("seen") != context["charts"].version
-    return render(request, "dashboard/_live.html", context | {"elsewhere": True, "unseen": unseen})
+    return HttpResponse(verdict if request.GET.get("seen") == version else verdict + charts)
 
 
 @require_safe
@@ -232,11 +238,7 @@ def _ask_to_stop_on(request: AuthenticatedRequest, experiment: Experiment, claim
 
 
 def _result(request: AuthenticatedRequest, experiment: Experiment) -> dict[str, Any]:
-    return _with_rights(request, figures.result_of(experiment), access.may_run(request, experiment))
-
-
-def _with_rights(request: AuthenticatedRequest, result: dict[str, Any], may_run: bool) -> dict[str, Any]:
-    experiment = result["experiment"]
+    result, may_run = figures.result_of(experiment), access.may_run(request, experiment)
     return result | {
         "may_run": may_run,
         "improvement": step_to_improvement(experiment, may_run=may_run),

@@ -13,7 +13,6 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
@@ -426,7 +425,7 @@ def _thanks(request: AuthenticatedRequest, experiment: Experiment) -> dict[str, 
     over = experiment.state == Experiment.State.CONCLUDED
     return {
         "mine": answers.own_number(experiment, request.user),
-        "together": answers.answers_before(experiment.pk, timezone.now()) if over else None,
+        "together": answers.answers_given_by_all(experiment.pk) if over else None,
         "next_one": next(waiting, None),
     }
 
