@@ -9,24 +9,20 @@ with a best policy. `ring9` has a ring of losers who beat each other by .8 while
 There are cycles of the three best of six (`cycle0.6`), and exact ties of the two best (`tie2`, `tie6`). All
 claims face the same instances. A name is false where the claim about that policy is. That of `best_if_any`
 cannot be false where no policy is best; such names are counted as `crowned`. `--ties`: the share
-of ties. `--bound` leaves out instances that need more comparisons than it
-says. There any rule that errs with at most δ takes more on average to name the best policy, `best_if_any`
-[LLM-PO, theorem "lower bound"]. The last line is JSON.
+of ties. The last line is JSON.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
 import time
 
 import numpy as np
-from scipy import stats
 
-from benchmarks.instances import preference_matrix, unstructured_instances
-from engine.core.allocation import lower_bound, pairwise_characteristic_time
+from benchmarks.installation import options_of
+from benchmarks.instances import preference_matrix, unstructured_instances, upper_limit
 from engine.core.simulate import SimulatedRuns, simulate
 from engine.core.types import BoolArray, Claim, FloatArray
 
@@ -45,18 +41,17 @@ INSTANCES = (
 )
 
 
-def instances(name: str, n_runs: int, seed: int, *, spread: float | None = None) -> FloatArray:
+def instances(name: str, n_runs: int, seed: int, *, spread: float = 0.0) -> FloatArray:
     """Preference probabilities, shape (R, K, K), with the policies in random order.
 
-    ``spread`` is the standard deviation of random strengths in log-odds, if it is not the usual one.
+    ``spread`` is the standard deviation of random strengths in log-odds; 0: the usual one.
     """
     kind, size = re.fullmatch(r"([a-z]+)([\d.]+)", name).groups()
     rng = np.random.default_rng(seed)
     if kind == "paper":
         return unstructured_instances(n_runs, seed, int(size))
     if kind == "random":
-        if spread is None:
-            spread = 0.6 if int(size) < 9 else 0.5
+        spread = spread or (0.6 if int(size) < 9 else 0.5)
         return preference_matrix(spread * rng.standard_normal((n_runs, int(size))))
     if kind == "arbitrary":
         mu = np.stack([_arbitrary(int(size), rng) for _ in range(n_runs)])
@@ -116,7 +111,6 @@ def summary(mu: FloatArray, runs: SimulatedRuns, claim: Claim, epsilon: float) -
     false = named & ~true_claims(mu, claim, epsilon)[rows, runs.best]
     best = true_claims(mu, Claim.BEST, 0.0)
     n_false = int(false.sum())
-    upper = 1.0 if n_false == n_runs else float(stats.beta.ppf(0.95, n_false + 1, n_runs - n_false))
     counts = runs.n_comparisons
     return {
         "runs": n_runs,
@@ -124,7 +118,7 @@ def summary(mu: FloatArray, runs: SimulatedRuns, claim: Claim, epsilon: float) -
         "half_width": round(1.96 * float(counts.std(ddof=1)) / n_runs**0.5, 1),
         "ended": float(runs.stopped.mean()),
         "false": n_false,
-        "false_upper_95": round(upper, 4),
+        "false_upper_95": round(upper_limit(n_false, n_runs), 4),
         "crowned": int(np.sum(named & ~best.any(axis=1))),
         "none_where_one_is": int(np.sum(runs.stopped & (runs.best < 0) & best.any(axis=1))),
         "named_the_best": float(np.mean(named & best[rows, runs.best])),
@@ -137,30 +131,15 @@ def summary(mu: FloatArray, runs: SimulatedRuns, claim: Claim, epsilon: float) -
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the benchmark and print its table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--instances", nargs="+", default=list(INSTANCES))
-    parser.add_argument("--claims", nargs="+", choices=[*Claim], default=[*Claim])
-    parser.add_argument("--epsilon", type=float, default=0.05)
-    parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--delta", type=float, default=0.05)
-    parser.add_argument("--cap", type=int, default=30_000)
-    parser.add_argument("--bound", type=float, help="comparisons")
-    parser.add_argument("--spread", type=float, help="log-odds")
-    parser.add_argument("--pending", type=int, default=0)
-    parser.add_argument("--ties", type=float, default=0.0)
-    parser.add_argument("--seed", type=int, default=2026)
-    options = parser.parse_args(arguments)
+    options = options_of(
+        __doc__, arguments, instances=INSTANCES, claims=tuple(Claim), epsilon=0.05, runs=100, delta=0.05,
+        cap=30_000, spread=0.0, pending=0, ties=0.0, seed=2026,
+    )  # fmt: skip
     rows = []
     for name in options.instances:
         mu = instances(name, options.runs, options.seed, spread=options.spread)
-        if options.bound is not None:
-            bounds = [lower_bound(pairwise_characteristic_time(each), options.delta) for each in mu]
-            mu = mu[np.array(bounds) <= options.bound]
-        for label in options.claims:
+        for claim in options.claims:
             start = time.process_time()
-            claim = Claim(label)
             epsilon = options.epsilon if claim is Claim.GOOD_ENOUGH else 0.0
             runs = simulate(
                 mu,
@@ -173,7 +152,7 @@ def main(arguments: list[str] | None = None) -> None:
                 marks=[mark for mark in MARKS if mark <= options.cap],
                 seed=options.seed + 1,
             )
-            row = {"instance": name, "claim": label} | summary(mu, runs, claim, epsilon)
+            row = {"instance": name, "claim": claim} | summary(mu, runs, claim, epsilon)
             row["seconds"] = round(time.process_time() - start, 1)
             rows.append(row)
             print(row, flush=True)

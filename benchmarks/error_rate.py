@@ -27,15 +27,15 @@ from dataclasses import asdict, dataclass
 from itertools import product
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from benchmarks.claims import true_claims
-from benchmarks.instances import preference_matrix
+from benchmarks.installation import options_of
+from benchmarks.instances import preference_matrix, upper_limit
 from engine.core.simulate import simulate
 from engine.core.spaces import BradleyTerry, Space, Unstructured
 from engine.core.types import Claim, FloatArray
 
-SIZES = (4,)
 # Kinds on which a claim is worth testing: of a tie "best_if_any" says nothing, and both of the best are good
 # enough.
 KINDS_OF = {
@@ -113,11 +113,6 @@ def right_answers(cell: Cell, mu: FloatArray, epsilon: float) -> list[int]:
     return [0]
 
 
-def upper_limit(errors: int, n_runs: int) -> float:
-    """Upper end of the one-sided 95% Clopper-Pearson interval of a rate."""
-    return 1.0 if errors == n_runs else float(stats.beta.ppf(0.95, errors + 1, n_runs - errors))
-
-
 def measure(cell: Cell, options: argparse.Namespace) -> dict[str, object]:
     """Simulate and summarise."""
     start = time.process_time()
@@ -134,7 +129,6 @@ def measure(cell: Cell, options: argparse.Namespace) -> dict[str, object]:
     runs = simulate(
         np.repeat(mu[None], n_runs, axis=0),
         space=space,
-        sampler=options.sampler,
         delta=cell.delta,
         claim=cell.claim,
         epsilon=epsilon,
@@ -161,21 +155,11 @@ def measure(cell: Cell, options: argparse.Namespace) -> dict[str, object]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the benchmark and print its table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--spaces", nargs="+", default=["unstructured", "structured"])
-    parser.add_argument("--claims", nargs="+", choices=list(Claim), default=list(Claim))
-    parser.add_argument("--kinds", nargs="+", default=["edge", "tied", "close"])
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
-    parser.add_argument("--deltas", type=float, nargs="+", default=[0.05])
-    parser.add_argument("--in-flight", type=int, nargs="+", default=[0, 20])
-    parser.add_argument("--ties", type=float, nargs="+", default=[0.0, 0.4])
-    parser.add_argument("--sampler", default="balanced")
-    parser.add_argument("--seed", type=int, default=2026)
-    options = parser.parse_args(arguments)
+    options = options_of(
+        __doc__, arguments, runs=200, jobs=1, spaces=("unstructured", "structured"), claims=tuple(Claim),
+        kinds=("edge", "tied", "close"), sizes=(4,), deltas=(0.05,), in_flight=(0, 20), ties=(0.0, 0.4),
+        seed=2026,
+    )  # fmt: skip
     settings = product(
         options.claims,
         options.spaces,

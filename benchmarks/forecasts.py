@@ -11,13 +11,13 @@ the share of the ranges that held what it took; a range that ends beyond the bud
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections import defaultdict
 
 import numpy as np
 from scipy import special
 
+from benchmarks.installation import options_of
 from engine.core import Design, Factorial, Plan, Remaining, Unstructured, forecast, random_strengths
 from engine.core.types import FloatArray
 
@@ -28,15 +28,10 @@ _LEAST, _MOST = 0.2, 1.5
 
 def main() -> None:
     """Run the experiments and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--runs", type=int, default=400)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--delta", type=float, default=0.05)
-    parser.add_argument("--epsilon", type=float, default=0.05)
-    parser.add_argument("--claim", default="good_enough")
-    parser.add_argument("--budget", type=int, default=2000)
-    parser.add_argument("--factorial", action="store_true", help="levels of two factors add up")
-    options = parser.parse_args()
+    options = options_of(
+        __doc__, None, runs=400, seed=1, delta=0.05, epsilon=0.05, claim="good_enough", budget=2000,
+        factorial=False,
+    )  # fmt: skip
     rules = {name: getattr(options, name) for name in ("delta", "epsilon", "claim", "budget")}
     found: dict[int, list[tuple[bool, bool, float, float]]] = defaultdict(list)
     for run in range(options.runs):

@@ -1,6 +1,7 @@
 """The synthetic instances of the paper [LLM-PO, section "Synthetic Experiments"]."""
 
 import numpy as np
+from scipy import stats
 
 from engine.core.types import FloatArray
 
@@ -34,3 +35,8 @@ def structured_instance(n_policies: int, n_features: int, seed: int) -> tuple[Fl
 def preference_matrix(scores: FloatArray) -> FloatArray:
     """Bradley-Terry preference probabilities, shape (..., K, K), of policies with the given scores."""
     return 1.0 / (1.0 + np.exp(-(scores[..., :, None] - scores[..., None, :])))
+
+
+def upper_limit(errors: int, n_runs: int) -> float:
+    """Upper end of the one-sided 95% Clopper-Pearson interval of a rate."""
+    return 1.0 if errors == n_runs else float(stats.beta.ppf(0.95, errors + 1, n_runs - errors))

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from benchmarks.simulated import Instance
 from benchmarks.tinylm.runtime import Writer
-from benchmarks.tinylm.tasks import sample_tasks
+from benchmarks.tinylm.tasks import tasks_of
 from engine.core.allocation import best_policy
 from engine.core.types import BoolArray, FloatArray
 from engine.domain.conversations import chat
@@ -42,7 +42,6 @@ PREFER = {
     "sum": "steps",
 }
 TEMPERATURE, MAX_TOKENS = 0.7, 64
-TASK_SEED = 11
 BATCH = 128
 
 # Policy, task, and number of the response among that policy's responses to the task.
@@ -115,7 +114,7 @@ def read_pool(folder: Path, kind: str) -> Pool:
 def judge_pool(kind: str, n_tasks: int, n_samples: int, folder: Path) -> Judged:
     """Compare every two policies on every task, each response of one with each of the other."""
     pool = read_pool(folder, kind)
-    tasks = sample_tasks(kind, n_tasks, TASK_SEED)
+    tasks = tasks_of(kind, n_tasks)
     K, samples = len(POLICIES), range(n_samples)
     outcome = np.full((K, K, n_tasks), 0.5)
     for (i, j), (task, item) in product(combinations(range(K), 2), enumerate(tasks)):
@@ -153,7 +152,7 @@ def _writer() -> Writer:
 
 def _write(batch: tuple[str, list[Place]]) -> list[str]:
     kind, places = batch
-    tasks = sample_tasks(kind, 1 + max(task for _, task, _ in places), TASK_SEED)
+    tasks = tasks_of(kind, 1 + max(task for _, task, _ in places))
     asked = [(tasks[task].prompt, *POLICIES[policy]) for policy, task, _ in places]
     return _writer().write(
         [chat(f"{task}\n\n{STRATEGIES[strategy]}", PERSONAS[persona]) for task, persona, strategy in asked],

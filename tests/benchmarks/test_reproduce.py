@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from django.conf import settings
 
-from benchmarks.real_text import POLICIES, PREFER, TASK_SEED, Judged, judge_pool, read_pool, save_json
-from benchmarks.tinylm.tasks import sample_tasks
+from benchmarks.real_text import POLICIES, PREFER, Judged, judge_pool, read_pool, save_json
+from benchmarks.tinylm.tasks import tasks_of
 from engine.core.allocation import best_policy
 from engine.core.samplers import SAMPLERS
 
@@ -105,7 +105,7 @@ def pool(folder: Path, answers: dict[int, str]) -> None:
     """Two responses of every policy to each of two sums: "right", "wrong", or right with its working."""
     rows = []
     for policy, task, sample in product(range(len(POLICIES)), range(2), range(2)):
-        reference = sample_tasks("sum", 2, TASK_SEED)[task].reference
+        reference = tasks_of("sum", 2)[task].reference
         text = {
             "right": reference,
             "wrong": "none",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.tinylm.runtime import Llama, Writer, choose
-from benchmarks.tinylm.tasks import sample_tasks
+from benchmarks.tinylm.tasks import tasks_of
 from engine.domain.conversations import chat
 
 GOLDEN = Path(__file__).parent / "golden_llama"
@@ -60,7 +59,7 @@ def test_draws_follow_the_softmax_at_the_given_temperature():
 
 @pytest.mark.slow
 def test_it_adds_better_step_by_step_and_the_same_in_any_batch():
-    tasks = sample_tasks("sum", 40, seed=1)
+    tasks = tasks_of("sum", 40)
     asked = [chat(f"{task.prompt}\n\nThink step by step, then give the answer.") for task in tasks]
     writer, seeds = Writer(), range(40)
     texts = writer.write(asked, seeds, 0.1, 64)
@@ -70,13 +69,8 @@ def test_it_adds_better_step_by_step_and_the_same_in_any_batch():
     assert writer.write(asked[7:8], seeds[7:8], 0.1, 64) == texts[7:8]
 
 
-def test_tasks_repeat_for_a_seed_and_their_references_are_right():
-    sums = sample_tasks("sum", 100, seed=0)
-    assert sums == sample_tasks("sum", 100, seed=0) != sample_tasks("sum", 100, seed=1)
-    assert len({task.prompt for task in sums}) == 100
-    assert all(int(task.reference) == sum(map(int, task.prompt.split())) for task in sums)
-    assert all(task.reference == task.prompt[1] for task in sample_tasks("second_word_letter", 100, seed=0))
-    for task in sample_tasks("word_unscrambling", 100, seed=0):
+def test_the_references_of_the_tasks_are_right():
+    assert all(int(task.reference) == sum(map(int, task.prompt.split())) for task in tasks_of("sum", 150))
+    assert all(task.reference == task.prompt[1] for task in tasks_of("second_word_letter", 150))
+    for task in tasks_of("word_unscrambling", 150):
         assert sorted(task.prompt.split()[2]) == sorted(task.reference)
-    for task in sample_tasks("object_counting", 50, seed=0):
-        assert re.fullmatch(r"I have (an?|two|three) .*,? and .*\. How many [a-z ]+ do I have\?", task.prompt)
