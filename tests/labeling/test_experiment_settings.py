@@ -194,6 +194,12 @@ class TestTheEvidenceDoesNotDependOn:
         entry = finished.audit_entries.first()
         assert (entry.details["before"]["name"], entry.details["before"]["guidelines"]) == before
 
+    def test_the_page_has_every_field_of_the_form(self, finished, editor, client_for):
+        """One that it lacks would be emptied by saving the others."""
+        answer = client_for(editor).get(reverse("experiment_settings", args=[finished.pk]))
+        fields = answer.context["display_form"].fields
+        assert [each for each in fields if f'name="{each}"' not in answer.text] == []
+
     @pytest.mark.parametrize("name", ["", "Taken", "x" * 201])
     def test_a_bad_name_is_refused_at_its_field(self, name, finished, editor, client_for):
         create_experiment(spec=replace(make_spec(), name="Taken"))
