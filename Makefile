@@ -103,7 +103,8 @@ requirements: | $(BIN)/python
 
 pictures: $(VENV)/.installed-dev $(VENV)/.smollm2
 	PICTURES=docs/images DJANGO_ALLOW_ASYNC_UNSAFE=1 $(BIN)/python -m pytest -q \
-		tests/browser/test_whole_path.py tests/browser/test_demo_by_keys.py
+		tests/browser/test_whole_path.py tests/browser/test_demo_by_keys.py \
+		tests/browser/test_doors.py tests/browser/test_further.py
 
 wheel: $(VENV)/.installed-dev
 	$(BIN)/python -m build --wheel --no-isolation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -39,6 +39,12 @@ def document(name: str) -> Document | None:
     return _rendered(name) if name in names() else None
 
 
+@cache
+def pictures() -> Mapping[str, Path]:
+    """The pictures of where people click, by name."""
+    return {file.name: file for file in (_FOLDER / "images" / "doors").glob("*.png")}
+
+
 def address(name: str) -> str:
     """The address of a document's page."""
     return reverse("help") if name == INDEX else reverse("help_page", args=[name])
@@ -65,11 +71,13 @@ def _markdown() -> MarkdownIt:
 
 
 def _linked(tokens: Iterable[Token], folder: PurePosixPath) -> Iterable[Token]:
-    """The tokens with links to this site's pages. Pictures, and links to other files, become plain text."""
+    """The tokens with addresses of this site. Other pictures, and links to other files, become plain text."""
     dropped = False
     for token in tokens:
         if token.type == "image":
-            yield Token("text", "", 0, content=token.content)
+            name = PurePosixPath(str(token.attrs["src"])).name
+            token.attrs["src"] = reverse("help_picture", args=[name])
+            yield token if name in pictures() else Token("text", "", 0, content=token.content)
         elif token.type == "link_open":
             target = _target(str(token.attrs["href"]), folder)
             dropped = target is None

@@ -136,6 +136,7 @@ urlpatterns = [
     path("persons/<int:user_id>/", persons.person, name="person"),
     path("persons/<int:user_id>/data.json", persons.data_of_person, name="data_of_person"),
     path("help/", documentation.page, name="help"),
+    path("help/pictures/<str:name>", documentation.picture, name="help_picture"),
     path("help/<path:name>/", documentation.page, name="help_page"),
     path("my-data.json", persons.own_data, name="own_data"),
     path("experiments/<int:experiment_id>/", include(_OF_EXPERIMENT)),

@@ -241,6 +241,9 @@ TABLE: dict[str, Row] = {
     f"{_MODEL}/lend/": page(post={"superuser": 400}, elsewhere={}, recent=("post",)),
     f"{_MODEL}/loans/<loan_id>/end/": page(post={"superuser": 302}, elsewhere={}),
     "help/": page(get=the_world(200), elsewhere={"get": the_world(200), "head": the_world(200)}),
+    "help/pictures/<name>": page(
+        get=the_world(404), elsewhere={"get": the_world(404), "head": the_world(404)}
+    ),
     "help/<name>/": page(get=the_world(200), elsewhere={"get": the_world(200), "head": the_world(200)}),
     "my-data.json": page(post=everybody(200)),
     # Pages of administrators

@@ -16,7 +16,7 @@ import pytest
 from django.conf import settings
 from django.db import connection
 from django.utils import timezone
-from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Dialog, Locator, Page, expect, sync_playwright
 
 from engine.models import User
 from tests.accounts import PASSWORD, logged_in
@@ -114,11 +114,11 @@ def page(context: BrowserContext) -> Page:
     return context.new_page()
 
 
-def picture(page: Page, name: str) -> None:
-    """Take a picture of the page if PICTURES names a folder, as `make pictures` does."""
+def picture(shown: Page | Locator, name: str) -> None:
+    """Take a picture of a page or a part of it if PICTURES names a folder, as `make pictures` does."""
     if folder := os.environ.get("PICTURES"):
-        page.wait_for_timeout(800)
-        page.screenshot(path=Path(folder, f"{name}.png"))
+        (shown.page if isinstance(shown, Locator) else shown).wait_for_timeout(800)
+        shown.screenshot(path=Path(folder, f"{name}.png"))
 
 
 def log_in(page: Page, user: User) -> None:

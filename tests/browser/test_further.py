@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from engine.models import Experiment, Judgment, User
 from tests.browser.annotating import open_pair, saved, settled, tap, write_everything
+from tests.browser.conftest import picture
 from tests.factories import make_experiment, make_user
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -43,6 +44,7 @@ def test_by_keys_each_is_reached_and_an_answer_needs_none(page: Page, experiment
     page.keyboard.press("Space")
     page.keyboard.press("f")
     page.keyboard.press("ArrowRight")
+    picture(page, "doors/further")
     page.keyboard.press("1")
     saved(page, 1)
     settled(page)

@@ -40,10 +40,18 @@ def test_every_term_has_a_heading_that_says_more(pages):
 
 
 def test_what_is_not_served_is_words():
-    """Pictures and source files are not in the image."""
-    for name in documentation.names():
-        assert "<img" not in _rendered(name)
+    """Source files and other pictures are not in the image."""
+    assert "<img" not in _rendered("reproduction")
     assert '.py"' not in _rendered("algorithm")
+
+
+@pytest.mark.django_db
+def test_every_picture_of_a_click_is_shown_and_served(pages):
+    shown = {link for page in pages.values() for link in re.findall(r'<img src="([^"]+)', page)}
+    assert {link.rpartition("/")[2] for link in shown} == set(documentation.pictures())
+    for link in shown:
+        answer = Client().get(link)
+        assert (answer.status_code, answer["Content-Type"]) == (200, "image/png")
 
 
 @pytest.mark.django_db
