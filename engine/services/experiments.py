@@ -289,13 +289,10 @@ def discard_waiting(experiment: Experiment, reason: str) -> None:
 
 
 def withdraw(
-    comparisons: QuerySet[Comparison],
-    waiting: QuerySet[Response],
-    reason: str,
-    *,
-    also_open: bool = True,
+    experiment: Experiment, comparisons: QuerySet[Comparison], reason: str, *, also_open: bool = True
 ) -> None:
-    """Have nobody be given these comparisons any more, and no model asked for these responses.
+    """Have nobody be given these comparisons of a locked experiment any more, and no model asked for a
+    response that no other one needs.
 
     Those that somebody had and gave back end without an outcome, unless ``also_open`` is false. Pairs on a
     screen may be finished.
@@ -307,8 +304,15 @@ def withdraw(
     if also_open:
         for comparison in of_it:
             let_go(comparison, reason)
-    lock_by_number(waiting, no_key=True)
-    waiting.update(state=Response.State.FAILED, failure_reason=reason)
+    needing = Q(response_i=OuterRef("pk")) | Q(response_j=OuterRef("pk"))
+    in_vain = Response.objects.filter(
+        ~Exists(experiment.comparisons.filter(needing, state__in=Comparison.PENDING)),
+        task__experiment=experiment,
+        state=Response.State.WAITING,
+        trial=None,
+    )
+    lock_by_number(in_vain, no_key=True)
+    in_vain.update(state=Response.State.FAILED, failure_reason=reason)
 
 
 @transaction.atomic

@@ -256,6 +256,15 @@ def parent_of(experiment: Experiment, index: int | None = None) -> Policy:
     return _parent(experiment, index)
 
 
+def policies_may_change(experiment: Experiment) -> bool:
+    """True if policies can join and leave, apart from an improvement that runs."""
+    try:
+        _check_open(experiment)
+    except WrongStateError:
+        return False
+    return True
+
+
 def _check_open(experiment: Experiment) -> None:
     if experiment.state not in _STARTED:
         raise WrongStateError("This experiment has not started: change its policies on the page Setup.")
@@ -355,9 +364,7 @@ def retire(experiment: Experiment, policy: Policy, reason: str, by: User | None 
     policy.save(update_fields=["retired_at", "retired_because"])
     ShowingEvent.objects.create(experiment=experiment, policy=policy, kind=Kind.RETIRED)
     said = f"{policy.label} has retired."
-    theirs = experiment.comparisons.filter(Q(policy_i=policy) | Q(policy_j=policy))
-    waiting = Response.objects.filter(policy=policy, state=Response.State.WAITING, trial=None)
-    withdraw(theirs, waiting, said)
+    withdraw(experiment, experiment.comparisons.filter(Q(policy_i=policy) | Q(policy_j=policy)), said)
     name = policy_names(experiment)[policy.index].name
     details = {"policy": name, "code": policy.label, "reason": reason}
     record(experiment=experiment, by=by, action=AuditEntry.Action.POLICY_RETIRED, details=details)

@@ -13,7 +13,7 @@ from engine.domain import secret_draws
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.showings import Kind
 from engine.domain.specs import TaskSpec
-from engine.models import AuditEntry, Experiment, Improvement, Response, ShowingEvent, Task, User, clock
+from engine.models import AuditEntry, Experiment, Improvement, ShowingEvent, Task, User, clock
 from engine.selectors import specs
 from engine.selectors.gates import gate_of
 from engine.selectors.improvements import FEWEST_JUDGING, open_improvement, tasks_left
@@ -88,8 +88,7 @@ def leave_out_task(
     task.left_at, task.left_because = clock.now(), reason
     task.save(update_fields=["left_at", "left_because"])
     said = f"Task {position + 1} was left out."
-    waiting = Response.objects.filter(task=task, state=Response.State.WAITING, trial=None)
-    withdraw(experiment.comparisons.filter(task=task), waiting, said)
+    withdraw(experiment, experiment.comparisons.filter(task=task), said)
     details = {"task": position + 1, "reason": reason} | _counted(anew)
     record(experiment=experiment, by=by, action=AuditEntry.Action.TASK_LEFT_OUT, details=details)
     _go_on(experiment, task.left_at, anew=anew)
@@ -163,7 +162,7 @@ def _go_on(experiment: Experiment, now: datetime, *, anew: bool) -> None:
         ShowingEvent.objects.create(experiment=experiment, kind=Kind.STAGE, created_at=now)
         # They were drawn from the tasks before.
         said = "The tasks changed, and comparisons are counted anew."
-        withdraw(experiment.comparisons.all(), Response.objects.none(), said, also_open=False)
+        withdraw(experiment, experiment.comparisons.all(), said, also_open=False)
     elif concluded:
         raise WrongStateError(
             "The experiment has concluded. Other tasks come with comparisons that are counted anew."

@@ -365,6 +365,17 @@ class TestRetiring:
         assert entry.details["reason"] == "It is rude."
         assert agree(experiment)
 
+    def test_no_response_is_written_for_a_pair_that_is_gone(self, annotator):
+        experiment = begun(annotator, budget=200)
+        Response.objects.update(state=Response.State.WAITING)
+        retire_policy(experiment_id=experiment.pk, index=1, reason="It is rude.")
+        pending = experiment.comparisons.filter(state__in=Comparison.PENDING)
+        halves = {pk for row in pending.values_list("response_i", "response_j") for pk in row}
+        assert (
+            set(Response.objects.filter(state=Response.State.WAITING).values_list("pk", flat=True)) == halves
+        )
+        assert Response.objects.filter(policy__index=0, state=Response.State.FAILED).exists()
+
     def test_the_last_two_stay(self, annotator):
         experiment = begun(annotator)
         retire_policy(experiment_id=experiment.pk, index=0, reason="")
