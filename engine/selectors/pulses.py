@@ -17,6 +17,7 @@ from engine.selectors.policies import names_in
 from engine.selectors.refused_policies import Refused, refused
 from engine.selectors.spending import money_trouble, overspent_connections, overspent_experiments
 from engine.selectors.workers import Worker
+from engine.selectors.writing import proposals_being_answered
 
 # A response that waits longer is said to wait. While no worker writes anything, something is wrong then.
 _NOTED_WAIT_SECONDS = 60.0
@@ -55,7 +56,7 @@ class Pulse:
     needs_workers : bool
         True if responses are still to be written: not where all were imported ready-made.
     writing : bool
-        True if some response waits, and a worker is writing one of any experiment.
+        True if some response waits, and a worker writes one of any experiment, or first answers of proposals.
     """
 
     seen: list[Worker]
@@ -184,7 +185,7 @@ def pulses(experiments: Collection[Experiment]) -> dict[int, Pulse]:
     )
     waiting = {experiment_id: (n, (now - oldest).total_seconds()) for experiment_id, n, oldest in rows}
     in_hand = Response.objects.filter(in_time(), state=Response.State.GENERATING)
-    writing = bool(waiting) and in_hand.exists()
+    writing = bool(waiting) and (in_hand.exists() or proposals_being_answered().exists())
     return {
         experiment.pk: Pulse(
             seen,

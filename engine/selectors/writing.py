@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from engine.domain.proposals import SCREENING_TASKS, Brief, Compared, Tried
 from engine.models import Comparison, Experiment, Improvement, Judgment, Level, Policy, Proposal, Task, clock
@@ -58,6 +58,11 @@ def proposals_to_answer() -> list[Proposal]:
     waiting = Proposal.objects.filter(free, state=Proposal.State.PROPOSED, answers=[])
     waiting = waiting.exclude(improvement__experiment__in=overspent_experiments())
     return list(waiting.select_related("improvement__experiment", "improvement__factor", "parent"))
+
+
+def proposals_being_answered() -> QuerySet[Proposal]:
+    """Proposals whose first answers a worker writes now."""
+    return Proposal.objects.filter(answers=[], answers_since__gte=clock.now() - _ANSWERS_TAKE)
 
 
 def tasks_to_answer(proposal: Proposal) -> list[Task]:

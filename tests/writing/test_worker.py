@@ -11,6 +11,7 @@ import pytest
 from engine.models import Charge, Comparison, Connection, Improvement, Proposal, Response, Writing, clock
 from engine.selectors.improvements import race_of, text_of
 from engine.selectors.offered_models import Offer
+from engine.selectors.pulses import pulses
 from engine.selectors.writing import brief_of, improvements_to_write
 from engine.services.improvements import add_proposals, refuse_proposal, start_improvement
 from engine.tasks import write_proposals as task
@@ -231,6 +232,22 @@ class TestFirstAnswers:
         n_asked = len(backend.requests)
         answer_proposals(backend, Offer("smollm2", "scripted-1"))
         assert len(backend.requests) == n_asked
+
+    def test_while_a_worker_writes_them_responses_that_wait_say_nothing_of_its_health(self, annotator):
+        improvement = begun(annotator)
+        write_proposals(improvement.pk)
+        experiment = improvement.experiment
+        Response.objects.update(state=Response.State.WAITING)
+        found = []
+
+        def reply(request):
+            found.append(pulses([experiment])[experiment.pk].writing)
+            return "An answer."
+
+        assert not pulses([experiment])[experiment.pk].writing
+        answer_proposals(ScriptedBackend(reply), Offer("smollm2", "scripted-1"))
+        assert all(found)
+        assert not pulses([experiment])[experiment.pk].writing
 
     def test_a_worker_with_another_model_leaves_it_alone(self, annotator):
         improvement = begun(annotator)
