@@ -22,6 +22,7 @@ from engine.selectors.remarks import Remarked, remarked_comparisons, with_remark
 from engine.selectors.trials import is_tried
 from engine.services import analysis, dashboard_pages, experiments
 from engine.services.experiments import check_may_stop, may_stop, stop_on
+from engine.services.policies import policies_may_change
 from engine.tasks import analyse, wake, wake_planner
 from labeling import access
 from labeling.caching import remembered
@@ -241,6 +242,7 @@ def _result(request: AuthenticatedRequest, experiment: Experiment) -> dict[str, 
     result, may_run = figures.result_of(experiment), access.may_run(request, experiment)
     return result | {
         "may_run": may_run,
+        "may_change_policies": may_run and policies_may_change(experiment),
         "improvement": step_to_improvement(experiment, may_run=may_run),
         "may_begin_to_judge": result["lacks_annotators"] and access.may_begin_to_judge(request, experiment),
     }

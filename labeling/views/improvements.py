@@ -111,15 +111,15 @@ def _improve_form(request: AuthenticatedRequest, experiment: Experiment, data: A
 
 
 def _form(request: AuthenticatedRequest, experiment: Experiment, form: ImproveForm | None) -> HttpResponse:
+    try:
+        original = parent_of(experiment)
+    except WrongStateError as error:
+        messages.error(request, str(error))
+        return redirect("dashboard", experiment_id=experiment.pk)
     if not may_improve(experiment):
         messages.error(
             request, "Nothing can be improved here: no text that a writer may change, or no model."
         )
-        return redirect("dashboard", experiment_id=experiment.pk)
-    try:
-        original = parent_of(experiment)
-    except (SpecError, WrongStateError) as error:
-        messages.error(request, str(error))
         return redirect("dashboard", experiment_id=experiment.pk)
     context = {
         "experiment": experiment,

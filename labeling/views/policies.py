@@ -73,6 +73,7 @@ def policy(request: AuthenticatedRequest, experiment_id: int, number: int) -> Ht
         "experiment": experiment,
         "badge": figures.badge_of(experiment),
         "may_run": access.may_run(request, experiment),
+        "may_change": access.may_run(request, experiment) and policies.policies_may_change(experiment),
         "policy": shown,
         "name": names[shown.index],
         "asked": how,

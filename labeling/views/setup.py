@@ -35,6 +35,7 @@ from engine.selectors.uploads import kept_upload, kept_uploads
 from engine.services import drafts, experiments
 from engine.services.connection_loans import lend_chosen
 from engine.services.imports import found_of
+from engine.services.policies import policies_may_change
 from engine.services.task_changes import tasks_may_change
 from engine.tasks import wake_planner
 from labeling import access
@@ -164,6 +165,7 @@ def _to_read(request: AuthenticatedRequest, experiment: Experiment) -> HttpRespo
         "badge": figures.badge_of(experiment),
         "may_run": may_run,
         "may_change_tasks": may_run and tasks_may_change(experiment),
+        "may_change_policies": may_run and policies_may_change(experiment),
         "factors": [
             (factor, [(level, level_terms(level)) for level in factor.levels.all()])
             for factor in experiment.factors.prefetch_related("levels")
