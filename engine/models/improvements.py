@@ -80,6 +80,12 @@ class Improvement(models.Model):
     used = models.PositiveIntegerField(default=0, help_text="Clicks used.")
     champion = models.ForeignKey(Policy, models.CASCADE, related_name="+")
     verdict = models.JSONField(default=dict, editable=False, help_text="As the race has it; see its kind.")
+    course = models.JSONField(
+        default=list,
+        editable=False,
+        help_text="The picture of the beliefs: lists of clicks used, the champion's index, its win rate "
+        "against the original, and that rate two standard deviations below and above.",
+    )
     wants = models.JSONField(
         default=dict, editable=False, help_text="Texts to be written now, by the index of their parent."
     )
@@ -145,6 +151,7 @@ class Proposal(models.Model):
         help_text="Who accepted or refused it; empty where nobody was asked.",
     )
     compared = models.PositiveIntegerField(default=0, help_text="Comparisons until it was dropped.")
+    at = models.PositiveIntegerField(null=True, help_text="Clicks used when it was dropped or promoted.")
     probability = models.FloatField(
         null=True, help_text="That it is better than the champion, when it was dropped or promoted."
     )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from django.db.models import Q, QuerySet
-from scipy.special import expit
 
 from engine.core import Improvement as Race
-from engine.core.improvement import Dropped, Promotion
 from engine.domain.improvement_sentences import verdict_sentence
 from engine.domain.policy_space import code_of
 from engine.domain.showings import Kind, Logged
@@ -39,6 +37,12 @@ def open_improvement(experiment: Experiment) -> Improvement | None:
     return experiment.improvements.filter(state=Improvement.State.OPEN).first()
 
 
+def waits_for_texts(experiment: Experiment) -> bool:
+    """True if its improvement has nothing to compare before new texts join."""
+    open_ones = experiment.improvements.filter(state=Improvement.State.OPEN, phase=Improvement.Phase.EXPLORE)
+    return open_ones.exclude(proposals__state=Proposal.State.JOINED).exists()
+
+
 def newest_improvement(experiment: Experiment) -> Improvement | None:
     """The one that runs, or else the last one that ran."""
     return experiment.improvements.order_by("-pk").first()
@@ -63,11 +67,8 @@ def waiting_in(improvement: Improvement) -> int:
 # ---------------------------------------------------------------- the race
 
 
-def race_of(improvement: Improvement, each: Callable[[Race, Logged], None] = lambda *_: None) -> Race:
-    """The race after all that the evidence has of it, from the log alone.
-
-    ``each`` is called after each of its events.
-    """
+def race_of(improvement: Improvement) -> Race:
+    """The race after all that the evidence has of it, from the log alone."""
     race = Race(
         improvement.original.index,
         clicks=improvement.clicks,
@@ -98,7 +99,6 @@ def race_of(improvement: Improvement, each: Callable[[Race, Logged], None] = lam
             race.reopen(event.comparison)
         else:
             race.revise(event.comparison, event.outcome)
-        each(race, event)
     if improvement.certify_from is not None:
         race.certify()
     return race
@@ -189,52 +189,6 @@ class Tasks:
     seen: int
 
 
-@dataclass(frozen=True)
-class Point:
-    """The champion against the original after some clicks, by the beliefs: they steer, and prove nothing.
-
-    ``low`` and ``high``: two standard deviations about ``share``, the expected win rate.
-    """
-
-    used: int
-    champion: int
-    share: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Picture:
-    """An improvement for pages and the report.
-
-    Attributes
-    ----------
-    sentence
-        The verdict in words.
-    points
-        The champion's win rate against the original, after each answer that changed it.
-    promotions, dropped
-        What happened in the race, the oldest first.
-    proposals
-        All of them, by number: the family tree, its roots being ``improvement.original``.
-    waiting
-        Those that wait for an OK.
-    left
-        Clicks left.
-    """
-
-    improvement: Improvement
-    sentence: str
-    points: list[Point]
-    promotions: list[Promotion]
-    dropped: list[Dropped]
-    proposals: list[Proposal]
-    waiting: list[Proposal]
-    tasks: Tasks
-    left: int
-    names: dict[int, str]
-
-
 def tasks_left(improvement: Improvement) -> Tasks:
     """The division of the tasks now."""
     here, seen = set(_tasks_of(improvement.experiment)), seen_tasks(improvement.experiment)
@@ -271,40 +225,6 @@ def risk_of_several(improvements: Sequence[Improvement]) -> str:
 def names_of(experiment: Experiment) -> dict[int, str]:
     """The names of policies by index."""
     return {index: name.name for index, name in enumerate(policy_names(experiment))}
-
-
-def _point(race: Race) -> Point:
-    mean, spread = race.strength(race.champion)
-    share, low, high = (float(expit(mean + times * spread)) for times in (0.0, -2.0, 2.0))
-    return Point(race.used, race.champion, share, low, high)
-
-
-def picture_of(improvement: Improvement) -> Picture:
-    """Everything about an improvement that its page shows."""
-    points: list[Point] = []
-
-    def note(race: Race, event: Logged) -> None:
-        if event.kind in {Kind.TOLD, Kind.REVISED}:
-            points.append(_point(race))
-
-    race = race_of(improvement, note)
-    proposals = list(improvement.proposals.select_related("parent", "policy", "writing", "by"))
-    # Read last: one that joins meanwhile has a name too.
-    names = names_of(improvement.experiment)
-    return Picture(
-        improvement=improvement,
-        sentence=sentence_of(improvement, names),
-        points=points,
-        promotions=race.promotions,
-        dropped=race.dropped,
-        proposals=proposals,
-        waiting=[
-            each for each in proposals if improvement.needs_ok and each.state == Proposal.State.PROPOSED
-        ],
-        tasks=tasks_left(improvement),
-        left=max(improvement.clicks - improvement.used, 0),
-        names=names,
-    )
 
 
 def record_of(improvement: Improvement) -> dict[str, Any]:

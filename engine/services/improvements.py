@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import QuerySet
+from scipy.special import expit
 
 from engine.core import Improvement as Race
 from engine.domain import secret_draws
@@ -47,6 +48,7 @@ from engine.services.policies import join, parent_of, retire
 from engine.services.setting_changes import change_settings, run_again
 
 _FEWEST_TASKS = 4
+_MOST_POINTS = 100
 # So many calls in a row without a text that can be used: the writer has no more to give.
 _MOST_IN_VAIN = 5
 
@@ -567,7 +569,7 @@ def _note_moves(improvement: Improvement, race: Race, by: User | None = None) ->
             continue
         news = True
         proposal.state, proposal.probability = Proposal.State.PROMOTED, each.probability
-        proposal.settled_at = clock.now()
+        proposal.at, proposal.settled_at = each.at, clock.now()
         proposal.save()
         before = experiment.policies.get(index=each.over)
         details = {
@@ -584,7 +586,7 @@ def _note_moves(improvement: Improvement, race: Race, by: User | None = None) ->
             continue
         news = True
         proposal.state, proposal.probability = Proposal.State.DROPPED, gone.probability
-        proposal.compared, proposal.settled_at = gone.after, clock.now()
+        proposal.compared, proposal.at, proposal.settled_at = gone.after, gone.at, clock.now()
         proposal.save()
         policy = experiment.policies.get(index=gone.child)
         retire(experiment, policy, dropped_because(gone.after, gone.probability))
@@ -594,14 +596,24 @@ def _note_moves(improvement: Improvement, race: Race, by: User | None = None) ->
     improvement.champion = experiment.policies.get(index=race.champion)
     improvement.used, improvement.phase = race.used, race.phase
     improvement.verdict = selectors.verdict_of(improvement, race)
+    improvement.course = _with_this_point(improvement, race)
     # Not all: a claim to write is made without the experiment's lock.
-    improvement.save(update_fields=["champion", "used", "phase", "verdict", "certify_from"])
+    improvement.save(update_fields=["champion", "used", "phase", "verdict", "course", "certify_from"])
     if race.phase != "explore" and was[0] == Improvement.Phase.EXPLORE:
         news = True
         _close_race(improvement, "The champion was fixed before it was settled.", by)
         discard_waiting(experiment, "The champion was fixed before this comparison was shown.")
         _look_for_texts(experiment)
     return news
+
+
+def _with_this_point(improvement: Improvement, race: Race) -> list[list[float]]:
+    """Its course up to now, with no more points than a picture can show."""
+    step = improvement.clicks // _MOST_POINTS + 1
+    before = [point for point in improvement.course if point[0] // step < race.used // step]
+    mean, spread = race.strength(race.champion)
+    rates = expit([mean, mean - 2.0 * spread, mean + 2.0 * spread]).tolist()
+    return [*before, [race.used, race.champion, *rates]]
 
 
 def _close_race(improvement: Improvement, reason: str, by: User | None = None) -> None:

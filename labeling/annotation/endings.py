@@ -14,6 +14,7 @@ from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, Invitation, User
 from engine.selectors import pools
 from engine.selectors.guests import link_of
+from engine.selectors.improvements import waits_for_texts
 from engine.selectors.policies import names_in
 from engine.services.serving import Desk, Ended
 
@@ -107,6 +108,14 @@ def nothing_ready(experiment: Experiment, annotator: User, desk: Desk) -> Ending
                 "you, it appears here."
             ),
             is_thanked=True,
+        )
+    if waits_for_texts(experiment):
+        return Ending(
+            _("New texts are being prepared"),
+            _(
+                "Somebody looks at them first. Their pairs appear here by themselves; you may also come back "
+                "later."
+            ),
         )
     return Ending(
         _("The next pair is on its way"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,17 +12,15 @@ from engine.domain.wording import number
 from engine.models import Experiment, Factor, Improvement, Proposal
 from engine.selectors.improvements import (
     TEXTS,
-    Picture,
-    Point,
+    names_of,
     newest_improvement,
-    picture_of,
-    text_of,
+    sentence_of,
+    tasks_left,
     waiting_in,
 )
+from engine.services.policies import policies_may_change
 from engine.writing.registry import PREPARED
 from labeling.forms.improvements import writer_shown
-
-_MOST_POINTS = 80
 
 
 @dataclass(frozen=True)
@@ -59,32 +57,31 @@ class Waiting:
 
 def page_of(improvement: Improvement) -> dict[str, Any]:
     """Everything that the page of one improvement shows."""
-    picture = picture_of(improvement)
-    names = picture.names
-    texts = {
-        policy.pk: text_of(policy, improvement.factor) for policy in improvement.experiment.policies.all()
-    }
-    racing = any(each.state == Proposal.State.JOINED for each in picture.proposals)
+    proposals = list(improvement.proposals.select_related("parent", "policy", "writing", "by"))
+    # Read last: one that joins meanwhile has a name too.
+    names, key = names_of(improvement.experiment), TEXTS[improvement.factor.kind]
+    of_policies = improvement.factor.levels.values_list("policies", "value")
+    texts = {pk: str(value.get(key, "")) for pk, value in of_policies}
+    racing = any(each.state == Proposal.State.JOINED for each in proposals)
+    waiting = [each for each in proposals if each.state == Proposal.State.PROPOSED and improvement.needs_ok]
     return {
         "improvement": improvement,
-        "sentence": picture.sentence,
+        "sentence": sentence_of(improvement, names),
         "champion": names[improvement.champion.index],
         "is_original": improvement.champion_id == improvement.original_id,
         "original": names[improvement.original.index],
         "writer": writer_shown(improvement),
         "is_prepared": improvement.writer == PREPARED,
-        "tasks": picture.tasks,
-        "left": picture.left,
+        "tasks": tasks_left(improvement),
+        "left": max(improvement.clicks - improvement.used, 0),
         "explore_until": clicks_to_explore(improvement.clicks),
         "trouble": _trouble(improvement),
-        "waiting": [
-            Waiting(each, names[each.parent.index], texts[each.parent_id]) for each in picture.waiting
-        ],
+        "waiting": [Waiting(each, names[each.parent.index], texts[each.parent_id]) for each in waiting],
         "racing": racing,
         "can_judge": racing or improvement.phase == Improvement.Phase.CERTIFY,
-        "chart": chart(picture),
-        "tree": _tree(picture, texts),
-        "n_proposals": len(picture.proposals),
+        "chart": chart(improvement, proposals, names),
+        "tree": _tree(improvement, proposals, texts, names),
+        "n_proposals": len(proposals),
         "writings": list(improvement.writings.order_by("-pk").prefetch_related("proposals")[:20]),
     }
 
@@ -105,10 +102,9 @@ def factors_to_change(experiment: Experiment) -> list[Factor]:
 
 
 def may_improve(experiment: Experiment) -> bool:
-    """True if an improvement can begin here, or there was one."""
-    started = experiment.state != Experiment.State.DRAFT
+    """True if an improvement can begin here, apart from one that runs."""
     written = experiment.responses != Experiment.Responses.IMPORTED
-    return started and written and bool(factors_to_change(experiment)) and experiment.archived_at is None
+    return written and bool(factors_to_change(experiment)) and policies_may_change(experiment)
 
 
 def step_to_improvement(experiment: Experiment, *, may_run: bool) -> dict[str, Any]:
@@ -120,35 +116,29 @@ def step_to_improvement(experiment: Experiment, *, may_run: bool) -> dict[str, A
     return {"shown": shown, "is_open": is_open, "n_waiting": waiting if may_run else 0}
 
 
-def chart(picture: Picture) -> list[dict[str, Any]]:
-    """The champion's win rate against the original over the clicks, and what happened at each."""
-    happened: dict[int, list[str]] = defaultdict(list)
-    marks: dict[int, set[str]] = defaultdict(set)
-    for each in picture.promotions:
-        happened[each.at].append(f"{picture.names[each.child]} became champion")
-        marks[each.at].add("promoted")
-    for gone in picture.dropped:
-        happened[gone.at].append(f"{picture.names[gone.child]} dropped")
-        marks[gone.at].add("dropped")
-    last = {point.used: point for point in picture.points}
-    return [
+def chart(
+    improvement: Improvement, proposals: Sequence[Proposal], names: Mapping[int, str]
+) -> list[dict[str, Any]]:
+    """The champion's win rate against the original over the clicks, and what happened up to each."""
+    rows = [
         {
             "used": used,
-            "champion": picture.names[point.champion],
-            "percents": [round(100 * value, 1) for value in (point.share, point.low, point.high)],
-            "marks": " ".join(sorted(marks[used])),
-            "happened": "; ".join(happened[used]),
+            "champion": names[champion],
+            "percents": [round(100 * rate, 1) for rate in rates],
+            "marks": set[str](),
+            "happened": [],
         }
-        for used, point in _thinned(last, set(happened))
+        for used, champion, *rates in improvement.course
     ]
-
-
-def _thinned(points: dict[int, Point], kept: set[int]) -> Iterator[tuple[int, Point]]:
-    """So many of the points as a picture can show, those among them at which something happened."""
-    step = len(points) // _MOST_POINTS + 1
-    for place, (used, point) in enumerate(points.items()):
-        if place % step == 0 or used in kept or place == len(points) - 1:
-            yield used, point
+    said = {Proposal.State.PROMOTED.value: "became champion", Proposal.State.DROPPED.value: "dropped"}
+    happened = (
+        (each.at, each.policy.index, each.state) for each in proposals if each.policy and each.at is not None
+    )
+    for at, index, state in sorted(happened):
+        row = next((row for row in rows if row["used"] >= at), rows[-1])
+        row["happened"].append(f"{names[index]} {said[state]}")
+        row["marks"].add(state)
+    return rows
 
 
 _MARKS = {
@@ -161,11 +151,12 @@ _MARKS = {
 }
 
 
-def _tree(picture: Picture, texts: dict[int, str]) -> Person:
+def _tree(
+    improvement: Improvement, proposals: Sequence[Proposal], texts: dict[int, str], names: Mapping[int, str]
+) -> Person:
     """The original with its descendants."""
-    improvement = picture.improvement
     children: dict[int, list[Proposal]] = defaultdict(list)
-    for each in picture.proposals:
+    for each in proposals:
         children[each.parent_id].append(each)
 
     def descend(proposals: Sequence[Proposal]) -> list[Person]:
@@ -178,7 +169,7 @@ def _tree(picture: Picture, texts: dict[int, str]) -> Person:
         if each.policy_id == improvement.champion_id:
             mark, kind = "champion", "certified"
         return Person(
-            name=f"Proposal {each.number}" if each.policy is None else picture.names[each.policy.index],
+            name=f"Proposal {each.number}" if each.policy is None else names[each.policy.index],
             number=None if each.policy is None else each.policy.index + 1,
             text=each.text,
             parent_text=texts[each.parent_id],
@@ -192,7 +183,7 @@ def _tree(picture: Picture, texts: dict[int, str]) -> Person:
     original = improvement.original
     is_champion = original.pk == improvement.champion_id
     return Person(
-        name=picture.names[original.index],
+        name=names[original.index],
         number=original.index + 1,
         text=texts[original.pk],
         parent_text=texts[original.pk],

@@ -21,6 +21,7 @@ from engine.domain.errors import AssignmentLostError, UnknownTokenError, WrongSt
 from engine.domain.further_questions import LONGEST_TEXT, MARKS, Kind, read_questions
 from engine.models import Experiment, Flag, Judgment
 from engine.selectors import answers, counts, pools
+from engine.selectors.improvements import waits_for_texts
 from engine.services import assignments, serving
 from engine.services.serving import ShownPair
 from engine.services.undos_and_skips import MOST_HELD
@@ -125,6 +126,7 @@ def _is_to_wait_on(request: AuthenticatedRequest, experiment: Experiment) -> boo
         experiment.state == Experiment.State.RUNNING
         and not experiment.used_up
         and experiment.closing_since is None
+        and not waits_for_texts(experiment)
         and not serving.may_have_next(experiment=experiment, annotator=request.user)
     )
 

@@ -11,7 +11,7 @@ from django.db import transaction
 from engine.domain.errors import SpecError, WrongStateError
 from engine.models import AuditEntry, Experiment, Improvement, Judgment, Proposal
 from engine.selectors import answers, designs
-from engine.selectors.improvements import picture_of, race_of, tasks_for
+from engine.selectors.improvements import race_of, tasks_for
 from engine.selectors.verifying import faults_of
 from engine.services.drafts import delete_experiment
 from engine.services.evidence import settle
@@ -91,7 +91,8 @@ def test_the_whole_way(annotator, seed):
     proved = experiment.comparisons.filter(plan__phase="certify", state="judged")
     assert {each.task_id for each in proved} <= judging
     assert improvement.proposals.filter(state=Proposal.State.DROPPED, policy__retired_at=None).count() == 0
-    assert picture_of(improvement).points[-1].used == improvement.used
+    assert improvement.course[-1][:2] == [improvement.used, improvement.champion.index]
+    assert len(improvement.course) <= 101
     agree(improvement)
 
 

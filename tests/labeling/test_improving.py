@@ -9,7 +9,8 @@ from django.urls import reverse
 
 from engine.models import AuditEntry, Connection, Experiment, Improvement, Loan, Proposal
 from engine.selectors.improvements import open_improvement
-from engine.services.improvements import start_improvement
+from engine.services.gates import Text, check_texts
+from engine.services.improvements import accept_proposal, start_improvement
 from engine.writing import registry
 from engine.writing.base import Written
 from engine.writing.worker import write_proposals
@@ -82,6 +83,21 @@ class TestStarting:
 
     def test_a_second_one_has_to_wait(self, improving, editor, client_for):
         assert client_for(editor).post(url("improve", improving.experiment), FORM).status_code == 400
+
+    def test_where_no_policy_can_join_no_button_leads_there(self, world, annotator, editor, client_for):
+        world.epsilon = 0.2
+        world.save()
+        texts = [Text("System prompt", "Formal", "You are a kind clerk.")]
+        challenge = check_texts(experiment_id=world.pk, texts=texts, by=editor).challenge
+        client = client_for(editor)
+        page = html(client.get(url("dashboard", challenge)))
+        assert url("improve", challenge) not in page
+        assert url("add_policy", challenge) not in page
+        assert url("add_policy", challenge) not in html(client.get(url("setup", challenge)))
+        assert url("add_policy", challenge) not in html(client.get(url("policy", challenge, 1)))
+        assert url("add_policy", world) in html(client.get(url("setup", world)))
+        assert url("add_policy", world) in html(client.get(url("policy", world, 1)))
+        assert client.get(url("improve", challenge)).status_code == 302
 
     def test_somebody_who_only_watches_starts_and_settles_nothing(self, improving, viewer, client_for):
         experiment = improving.experiment
@@ -209,6 +225,29 @@ class TestWhatIsSaid:
         assert improving.state == Improvement.State.STOPPED
         assert client.get(url("improve_live", experiment))["HX-Refresh"] == "true"
         assert client.post(url("stop_improving", experiment)).status_code == 302
+
+    def test_an_annotator_is_told_what_is_awaited(self, improving, editor, annotator, client_for):
+        client, experiment = client_for(annotator), improving.experiment
+
+        def said() -> str:
+            reply = client.get(url("pair", experiment), {"waits": 1})
+            return "" if reply.status_code == 204 else html(reply)
+
+        assert "task-title" in (waiting := said())
+        accept_proposal(proposal_id=improving.proposals.get(number=1).pk, by=editor)
+        # Its pairs are on their way: the page waits on in silence.
+        assert said() != waiting
+
+    def test_the_picture_has_a_row_for_what_happened(self, improving, editor, client_for):
+        [first, second] = improving.proposals.all()
+        for each in (first, second):
+            accept_proposal(proposal_id=each.pk, by=editor)
+        course = [[0, 0, 0.5, 0.5, 0.5], [4, 0, 0.5, 0.5, 0.5], [9, 2, 0.6, 0.5, 0.7]]
+        Improvement.objects.update(course=course)
+        Proposal.objects.filter(pk=first.pk).update(state="dropped", at=3)
+        Proposal.objects.filter(pk=second.pk).update(state="promoted", at=9)
+        page = html(client_for(editor).get(url("improve", improving.experiment)))
+        assert re.findall(r'data-marks="(.*?)"', page) == ["", "dropped", "promoted"]
 
     def test_trouble_of_the_writer_is_shown(self, improving, editor, client_for):
         improving.writings.create(parent=improving.original, fault="It is away.", sent="Hello?", gave="")
