@@ -63,6 +63,7 @@ _OF_EXPERIMENT = [
     path("method/live/", dashboard.live_method, name="method_live"),
     path("method/charts/", dashboard.live_charts, {"tab": "method"}, name="method_charts"),
     path("policies/add/", policies.add, name="add_policy"),
+    path("policies/add/responses.csv", policies.tasks_file, name="tasks_file"),
     path("policies/<int:number>/", policies.policy, name="policy"),
     path("policies/<int:number>/retire/", policies.retire, name="retire_policy"),
     path("policies/<int:number>/request.json", policies.request_file, name="policy_request"),

@@ -63,8 +63,8 @@ class NoColumnError(ImportingError):
         found = ", ".join(limits.shown(name) for name in list(row.fields)[:MOST_FAULTS]) or "nothing"
         return cls.at(
             row.place,
-            f"No column is the {wanted}. Found: {found}. Rename a column, or say which it is: on the "
-            f"page “Columns”, or by --map COLUMN={wanted.split(maxsplit=1)[0]}.",
+            f"No column is the {wanted}. Found: {found}. Rename a column. A new experiment's page “Columns” "
+            f"and --map COLUMN={wanted.split(maxsplit=1)[0]} of the command say it without that.",
         )
 
 

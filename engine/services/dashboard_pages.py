@@ -120,9 +120,9 @@ def refresh(*, experiment_id: int, page: str, make: Make) -> None:
         _computed(row.experiment, page, make)
 
 
-def forget_pages() -> None:
-    """Delete all pages, as a name in them is no longer true."""
-    DashboardPage.objects.all().delete()
+def forget_pages(**of: Experiment) -> None:
+    """Delete all pages, or those of an ``experiment``, as a name in them is no longer true."""
+    DashboardPage.objects.filter(**of).delete()
 
 
 def _ago(age: float) -> datetime:

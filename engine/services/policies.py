@@ -32,6 +32,7 @@ from engine.selectors.policies import combinations_of, policy_names
 from engine.selectors.snapshots import latest_snapshot
 from engine.selectors.spending import money_trouble
 from engine.services.audit import record
+from engine.services.dashboard_pages import forget_pages
 from engine.services.descriptions import check_description
 from engine.services.drafts import discard, write_description
 from engine.services.evidence import settle
@@ -101,6 +102,7 @@ def add_policies(
         raise WrongStateError("The budget is used up. Give the experiment a larger budget first.")
     _drop_tried_drafts(experiment)
     left = experiment.policies.filter(pk__in=here).exclude(retired_at=None)
+    forget_pages(experiment=experiment)
     announce_policies(experiment=experiment, joined=joined, retired=list(left), by=by)
     return joined
 
@@ -238,6 +240,7 @@ def retire_policy(*, experiment_id: int, index: int, reason: str, by: User | Non
         raise WrongStateError("Fewer than two policies would be left. Add another one first.")
     retire(experiment, policy, reason, by)
     settle(experiment=experiment)
+    forget_pages(experiment=experiment)
     announce_policies(experiment=experiment, joined=[], retired=[policy], by=by)
     return policy
 

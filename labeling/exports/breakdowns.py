@@ -1,4 +1,4 @@
-"""Results by task and by tag, as CSV."""
+"""Results by task and by tag as CSV, and the table of responses that a new policy lacks."""
 
 from __future__ import annotations
 
@@ -38,4 +38,12 @@ def breakdown_csv(parts: Iterable[Part], names: Sequence[PolicyName], by: str) -
                     round(won.share, _DIGITS),
                 ]
             )
+    return lines.getvalue()
+
+
+def responses_csv(prompts: Iterable[str]) -> str:
+    """A line for each task, where a policy's name and its response are missing."""
+    lines = io.StringIO()
+    rows = [("task", "policy", "response"), *((defused(prompt), "", "") for prompt in prompts)]
+    csv.writer(lines, lineterminator="\n").writerows(rows)
     return lines.getvalue()

@@ -12,6 +12,7 @@ from engine.domain.errors import SpecError
 from engine.domain.limits import RESPONSES_BYTES
 from engine.domain.policy_space import PolicyName
 from engine.domain.specs import ReadyMade
+from engine.importing.formula_cells import defused
 from engine.importing.items import read_responses
 from engine.importing.reading_process import source_of
 from engine.importing.rows import ImportingError
@@ -92,7 +93,9 @@ class ResponsesForm(forms.Form):
             found = read_responses(given)
         except (ImportingError, SpecError) as error:
             raise forms.ValidationError(str(error)) from error
-        places = dict(self._experiment.tasks.values_list("prompt", "position"))
+        rows = list(self._experiment.tasks.values_list("prompt", "position"))
+        # The table to fill in has no formulas.
+        places = {defused(prompt): position for prompt, position in rows} | dict(rows)
         if unknown := [task.prompt for task in found.tasks if task.prompt not in places]:
             raise forms.ValidationError(
                 f"{len(unknown)} of {len(found.tasks)} tasks are not of this experiment, such as "

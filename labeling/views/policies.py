@@ -23,6 +23,7 @@ from engine.selectors.policies import policy_names
 from engine.selectors.rankings import ranking
 from engine.selectors.rivals import duel, duels_of
 from engine.selectors.snapshots import latest_snapshot
+from engine.selectors.task_changes import tasks_present
 from engine.services import policies
 from engine.services.connection_loans import lend_chosen
 from engine.services.policy_requests import models_in
@@ -33,7 +34,7 @@ from labeling.dashboard.charts import rivals
 from labeling.dashboard.joining import size_of_joining
 from labeling.dashboard.policies import asked, messages_for
 from labeling.dashboard.trial import page_of
-from labeling.exports.breakdowns import COLUMNS, breakdown_csv
+from labeling.exports.breakdowns import COLUMNS, breakdown_csv, responses_csv
 from labeling.exports.downloads import attachment, winner_download
 from labeling.exports.files import stem
 from labeling.exports.rankings import ranking_csv
@@ -217,6 +218,14 @@ def add(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     }
     status = 200 if data is None or tried else 400
     return render(request, "dashboard/add_policy.html", context, status=status)
+
+
+@require_safe
+def tasks_file(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """The tasks as the table of responses in which a policy may join."""
+    experiment = access.to_run(request, experiment_id)
+    prompts = tasks_present(experiment).values_list("prompt", flat=True)
+    return attachment(responses_csv(prompts), f"{stem(experiment)}-responses.csv", "text/csv")
 
 
 def _tried(experiment: Experiment) -> dict[str, Any] | None:

@@ -286,6 +286,7 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/method/charts/": page(get=watchers(200)),
     f"{_EXPERIMENT}/policies/<number>/": page(get=watchers(200)),
     f"{_EXPERIMENT}/policies/<number>/request.json": page(get=watchers(200)),
+    f"{_EXPERIMENT}/policies/add/responses.csv": page(get=runners(200)),
     f"{_EXPERIMENT}/policies/add/": page(get=runners(200), post=runners(400)),
     f"{_EXPERIMENT}/policies/<number>/retire/": page(get=runners(200), post=runners(400)),
     f"{_EXPERIMENT}/improve/": page(get=runners(200), post=runners(400)),

@@ -15,6 +15,7 @@ from engine.models import DashboardPage
 from engine.services import dashboard_pages
 from engine.services.experiments import stop
 from engine.services.forgetting import forget_person
+from engine.services.policies import add_policies, retire_policy
 from engine.services.setting_changes import change_settings
 from engine.tasks import advance
 from labeling.dashboard import figures
@@ -52,6 +53,14 @@ class TestAge:
         click_on(experiment, annotator, 2)
         later(16)
         assert comparisons_shown(experiment) == 2
+
+    def test_who_has_joined_or_left_is_seen_at_once(self, experiment):
+        before = len(figures.result_of(experiment)["policies"])
+        add_policies(experiment_id=experiment.pk, levels={"System prompt": {"New": {"text": "quality 3"}}})
+        shown = figures.result_of(experiment)["policies"]
+        assert len(shown) == before + 1
+        retire_policy(experiment_id=experiment.pk, index=0, reason="Old.")
+        assert figures.result_of(experiment)["policies"] != shown
 
     def test_while_somebody_computes_it_the_others_see_the_former_one(self, experiment, annotator):
         comparisons_shown(experiment)

@@ -144,6 +144,19 @@ class TestThePage:
         texts = experiment.policies.last().responses.order_by("task").values_list("text", flat=True)
         assert list(texts) == ["eins", "zwei", "drei"]
 
+    def test_the_table_of_tasks_is_filled_in_and_comes_back(self, editor, client_for):
+        odd = "=SUM(1;2)?"
+        experiment = create_experiment(spec=imported_spec(f"{ANSWERS}{odd},A,3,3\n{odd},B,3,3\n"), by=editor)
+        start(experiment_id=experiment.pk)
+        client = client_for(editor)
+        url = reverse("add_policy", args=[experiment.pk])
+        table = client.get(reverse("tasks_file", args=[experiment.pk])).text
+        assert reverse("tasks_file", args=[experiment.pk]) in client.get(url).text
+        heading, *rows = table.splitlines()
+        filled = [heading, *(row.removesuffix(",,") + ",New,mine" for row in rows)]
+        assert client.post(url, {"table": "\n".join(filled)}).status_code == 302
+        assert experiment.policies.last().responses.count() == experiment.tasks.count() == len(rows)
+
     def test_who_answers_some_of_the_tasks_joins_after_a_word_alone(self, editor, client_for):
         experiment = create_experiment(spec=imported_spec(f"{ANSWERS}Three?,A,3,3\n"), by=editor)
         start(experiment_id=experiment.pk)
