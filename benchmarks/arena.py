@@ -1,7 +1,5 @@
 """A made-up arena: votes on pairs of policies, drawn at random from a Bradley-Terry model with ties."""
 
-from __future__ import annotations
-
 import math
 import random
 from datetime import UTC, datetime, timedelta

@@ -8,8 +8,6 @@ Celery's, as in production, and is killed (-9) three times in a further round: a
 and those that had arrived and were not stored yet. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import multiprocessing

@@ -9,8 +9,6 @@ are those of a client on the same machine. The login page, which asks the databa
 is polled in the same run as the floor. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import html

@@ -7,8 +7,6 @@ time, which other programs do not disturb; set OMP_NUM_THREADS=1, or threads cou
 JSON.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -8,8 +8,6 @@ counts. The peer is PostgreSQL's own COPY of the same query, with all its joins,
 Makes a database of its own beside the one named, and drops it. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

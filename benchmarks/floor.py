@@ -4,8 +4,6 @@ The floor of `benchmarks.serving_load`: one update, one insert and one select, i
 smallest reply.
 """
 
-from __future__ import annotations
-
 from django.contrib.auth.decorators import login_required
 from django.db import models, transaction
 from django.http import HttpRequest, HttpResponse

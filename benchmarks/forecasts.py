@@ -9,8 +9,6 @@ the share of the ranges that held what it took; a range that ends beyond the bud
 `width`: the upper end, the budget at most, over the lower end, in the median. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 

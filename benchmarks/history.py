@@ -1,7 +1,5 @@
 """Judged comparisons of an experiment, written by SQL as the services would leave them; PostgreSQL only."""
 
-from __future__ import annotations
-
 from typing import Any
 
 # Responses of 40 to 340 characters; each comparison judged by one of the people; the last ones are ready.

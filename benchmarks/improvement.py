@@ -18,8 +18,6 @@ runs whose recommendation is worse than the original, that recommend the origina
 number of false certificates. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -1,7 +1,5 @@
 """An installation of LLM-PO for one benchmark: settings, an empty database, processes, gone at the end."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import http.client

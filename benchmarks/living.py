@@ -19,8 +19,6 @@ its two alone.
 The last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

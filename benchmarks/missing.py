@@ -17,8 +17,6 @@ deviation of .5 log-odds. Once the claim would hold without the open pairs, no n
 δ = .05, ε = .05 for "good_enough". The last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -9,8 +9,6 @@ evidence of the votes is up to date: their waits are compared. At the end the ex
 vote by vote. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -3,8 +3,6 @@
 Six policies, two system prompts × three strategies, answer held-out tasks of the paper's four kinds.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from concurrent.futures import Executor

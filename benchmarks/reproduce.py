@@ -9,8 +9,6 @@ in the output folder, and an interrupted run goes on from there. After a change 
 delete the folder. docs/reproduction.md has the results. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

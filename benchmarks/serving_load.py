@@ -11,8 +11,6 @@ click a bare Django view, the floor. It does one update, one insert and one sele
 held against what the server had confirmed. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

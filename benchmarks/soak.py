@@ -10,8 +10,6 @@ with -9, and an experiment that a rule judges has responses written. Afterwards 
 what was confirmed, and `manage.py verify` runs. The last line is JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

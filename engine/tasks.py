@@ -1,7 +1,5 @@
 """The Celery tasks. Messages only wake: each task finds its work in the rows, so losing one is harmless."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Collection

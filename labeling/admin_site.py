@@ -1,7 +1,5 @@
 """Django's admin site, with the login rules of the other pages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 

@@ -1,7 +1,5 @@
 """Figures that many viewers share for some seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from typing import TypeVar, cast
 

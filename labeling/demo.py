@@ -1,7 +1,5 @@
 """The two experiments of the demo: one for people, one that the rule judge runs by itself."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace

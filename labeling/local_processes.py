@@ -1,7 +1,5 @@
 """Processes of one machine that are started again when they end."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """Figures for Prometheus, which `labeling.middleware.metrics` serves."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any

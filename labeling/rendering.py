@@ -4,8 +4,6 @@ Markdown is rendered with raw HTML switched off, and code is highlighted and mat
 server. The result is sanitised again: a model's text is as hostile as a stranger's.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Callable, Iterator, Sequence

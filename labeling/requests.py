@@ -3,8 +3,6 @@
 The classes are for the type checker alone: nothing is ever an instance of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from django.http import HttpRequest

@@ -1,7 +1,5 @@
 """Consequences of logging out, of an account's loss of rights, and of a round of planning."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.conf import settings

@@ -1,7 +1,5 @@
 """The client: one method for each operation of the API."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

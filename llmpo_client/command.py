@@ -1,7 +1,5 @@
 """The command ``llmpo`` of a machine with the client: the gate, and the server's commands where it is too."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 

@@ -1,7 +1,5 @@
 """Refusals of the server, each with its own words."""
 
-from __future__ import annotations
-
 import json
 
 

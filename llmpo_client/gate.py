@@ -1,7 +1,5 @@
 """``llmpo gate``: may this change of a prompt be merged? For CI; docs/gate.md describes it."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

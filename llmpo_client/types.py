@@ -1,7 +1,5 @@
 """Types of requests to the API and of its answers. A newer server may answer with more names than these."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, NotRequired, TypedDict
 
 Role = Literal["annotator", "viewer", "editor", "owner"]

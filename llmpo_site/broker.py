@@ -1,7 +1,5 @@
 """The broker that needs no server: kombu's file broker, with messages that appear whole or not at all."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from pathlib import Path

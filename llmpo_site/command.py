@@ -1,7 +1,5 @@
 """The command ``llmpo``: all processes and operations of an installation, whose state is in one folder."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

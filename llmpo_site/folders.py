@@ -1,7 +1,5 @@
 """Where the files of the application are: in the repository, or in an installed wheel."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 # The folder of the packages.

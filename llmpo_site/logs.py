@@ -1,7 +1,5 @@
 """The formats of our logs, and the secrets that are kept out of them."""
 
-from __future__ import annotations
-
 import logging
 import re
 from typing import Any

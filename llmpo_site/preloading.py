@@ -1,7 +1,5 @@
 """Loads what a web process would otherwise load at its first requests, while somebody waits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from celery import current_app

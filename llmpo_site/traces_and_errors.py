@@ -3,8 +3,6 @@
 Neither is told who did what: no addresses, names, cookies, forms or local variables, and no secret of a link.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.conf import settings

@@ -1,7 +1,5 @@
 """Shared helpers of the tests of logging in."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

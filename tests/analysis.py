@@ -1,7 +1,5 @@
 """Slow work in tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from engine.services import analysis

@@ -1,7 +1,5 @@
 """Backends for tests that are about everything but the text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """The commands of manage.py, called in the test's own process."""
 
-from __future__ import annotations
-
 from io import StringIO
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Calls of several threads at once, each with a database connection of its own."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Files from pages."""
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import urlencode
 

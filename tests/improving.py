@@ -1,7 +1,5 @@
 """A world to improve prompts in: answers have traits, people a known taste, and the writer a script."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 

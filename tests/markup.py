@@ -1,7 +1,5 @@
 """Reading pages as a browser's parser would, so that tests assert on elements and not on substrings."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from html import unescape

@@ -2,8 +2,6 @@
 RS256.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -3,8 +3,6 @@
 It runs in the caller's transaction, after each act of an annotator, unless a test has `late_planner`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps

@@ -3,8 +3,6 @@
 The behaviours are of public reports. ``serving()`` puts all of them on one loopback server.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

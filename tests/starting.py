@@ -1,7 +1,5 @@
 """The settings of a process that starts with certain environment variables."""
 
-from __future__ import annotations
-
 import os
 import runpy
 from pathlib import Path

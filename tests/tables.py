@@ -1,7 +1,5 @@
 """Files of tables, in tests."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The file broker under a reader that looks all the time."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Links and places that the documents name are there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The application runs from exactly the files that the container image holds."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -3,8 +3,6 @@
 `make lint` holds each object against Kubernetes' own schema.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from typing import Any

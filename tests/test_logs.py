@@ -1,7 +1,5 @@
 """The log: lines for people or objects for programs, each with what it is about."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """Traces and errors, collected by a real OTLP endpoint and by Sentry's own client."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import subprocess

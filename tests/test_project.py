@@ -1,7 +1,5 @@
 """Rules for the project as a whole."""
 
-from __future__ import annotations
-
 import ast
 import gc
 import os

@@ -1,7 +1,5 @@
 """Services write, and selectors search: other modules only narrow, list and count what they are given."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

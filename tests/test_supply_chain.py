@@ -1,7 +1,5 @@
 """Everything that is shipped is pinned by hash and licensed."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The second language is complete, and what was compiled is what was written."""
 
-from __future__ import annotations
-
 import gettext
 import re
 from pathlib import Path

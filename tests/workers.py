@@ -1,7 +1,5 @@
 """Real processes: Celery workers on the test database."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Puzzles of the paper's four tasks that the model was not trained on, in the paper's wording."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

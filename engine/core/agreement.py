@@ -1,7 +1,5 @@
 """The agreement of two judges of the same comparisons."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import comb, sqrt
 

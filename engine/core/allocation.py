@@ -1,7 +1,5 @@
 """Optimal sampling proportions and fundamental data requirements where nothing is assumed about μ."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from .bernoulli import bernoulli_kl

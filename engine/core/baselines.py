@@ -1,7 +1,5 @@
 """Baseline sampling rules that the experiment design is measured against [LLM-PO, section "experiments"]."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -6,8 +6,6 @@ and the pairs speak for themselves where not. Each outcome moves the estimate by
 policies the step is taken in the two strengths concerned, and τ is fixed, so that it costs no more than O(K).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bernoulli likelihoods in log space, elementwise over arrays."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import Any

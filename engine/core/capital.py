@@ -6,8 +6,6 @@ the price of the moment. Policies that join are given capital at that price as w
 docs/proofs.md, "Capital that moves" and "Policies that join and leave".
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

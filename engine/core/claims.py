@@ -11,8 +11,6 @@ E_kb counts a showing without an outcome, and one that may still have one, as a 
 whoever leaves or delays what (docs/proofs.md, "Counting against the claim").
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, TypeAlias
 

@@ -3,8 +3,6 @@
 None of this is part of the guarantee.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 

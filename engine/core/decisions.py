@@ -1,7 +1,5 @@
 """The claims and the decision that an experiment's state allows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ask/tell interface of an adaptive experiment."""
 
-from __future__ import annotations
-
 import copy
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence

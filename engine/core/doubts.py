@@ -8,8 +8,6 @@ with a probability of at most `LEVEL` a look [Holm 1979].
 P is the number of people, and n that of showings in their order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Figures beside a decision: where comparisons went and should go, and what levels are worth."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ chance that an e-process against it ever reaches 1/δ is at most δ [Ville 1939]
 is needed.
 """
 
-from __future__ import annotations
-
 from types import EllipsisType
 from typing import Any, Protocol
 

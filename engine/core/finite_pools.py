@@ -1,7 +1,5 @@
 """The risk of claims whose outcomes are drawn without replacement, as from a pool of texts."""
 
-from __future__ import annotations
-
 import math
 
 

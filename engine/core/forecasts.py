@@ -4,8 +4,6 @@ For random strengths the comparisons follow from a formula: the characteristic t
 (docs/algorithm.md, "Forecasts").
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 

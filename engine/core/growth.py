@@ -1,7 +1,5 @@
 """The stored state of a design, with room for one policy more."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ steer, and prove nothing. The last quarter of the clicks compares the champion, 
 original: the claim rests on these direct comparisons alone.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal

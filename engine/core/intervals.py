@@ -5,8 +5,6 @@ they say. The intervals here come from likelihood-ratio martingales, so one may 
 1970, "Statistical Methods Related to the Law of the Iterated Logarithm"].
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

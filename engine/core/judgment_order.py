@@ -1,7 +1,5 @@
 """Effects of the order of asking and judging on a claim: slow answers, and long runs of one annotator."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 

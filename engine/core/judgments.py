@@ -1,7 +1,5 @@
 """Judgments in the forms in which a caller gives many of them: triples, and the columns of a table."""
 
-from __future__ import annotations
-
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import compress

@@ -1,7 +1,5 @@
 """The tally of R runs together with everything that sampling and stopping derive from it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The memory that a design needs, and the memory that there is for it."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ an e-process from that moment on, and pays for the ratio of two informations onl
 the beginning it saves comparisons, while the one from the beginning keeps early and easy decisions quick.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

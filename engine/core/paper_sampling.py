@@ -1,7 +1,5 @@
 """The paper's sampling rule: track the plug-in optimal allocation, exploring at rate √t."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Thresholds on the paper's test statistic Z(t), proven and heuristic."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

@@ -13,8 +13,6 @@ Both are set as a showing begins and kept with it, whatever is told before it en
 order in which showings begin and end. Their state is a few numbers per policy and per open showing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Every policy's place: how strong it is, how often it wins, and what the evidence has settled about it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -5,8 +5,6 @@ missing and the evidence that one comparison brings; then luck is added, as that
 reach a threshold. docs/algorithm.md, "Forecasts", has the formulas.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import special
 

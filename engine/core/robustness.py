@@ -3,8 +3,6 @@
 None of this is part of the guarantee. It says what the same rules would make of slightly other data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

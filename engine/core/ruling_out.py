@@ -1,7 +1,5 @@
 """Stopping rules: which policies the comparisons have ruled out."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 import numpy as np

@@ -7,8 +7,6 @@ called without arguments and returns a `Sampler`:
     mine = "my_package:MySampler"
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any

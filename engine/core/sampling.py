@@ -1,7 +1,5 @@
 """Sampling rules: which pair of policies to compare next."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable

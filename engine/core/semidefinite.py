@@ -4,8 +4,6 @@ It is the reference that tests compare with, and the second way where our own so
 answer. Nothing else in this package imports CVXPY, which takes a second to load and is optional.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import cvxpy

@@ -1,7 +1,5 @@
 """Settings of a design, checked as they are given."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

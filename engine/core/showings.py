@@ -1,7 +1,5 @@
 """A pair that was shown, from its beginning on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """Simulated experiments: many runs of one design against known preference probabilities."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Policy spaces: what is assumed about the preference probabilities μ(i, j)."""
 
-from __future__ import annotations
-
 import copy
 import math
 import reprlib

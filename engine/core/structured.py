@@ -1,7 +1,5 @@
 """Linear Bradley-Terry runs: current estimate, the paper's test statistic, and averaged likelihoods."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The claim that the champion beats the original, along a chain of champions."""
 
-from __future__ import annotations
-
 import math
 
 from .bernoulli import log_e_value_of_pair

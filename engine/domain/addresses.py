@@ -1,7 +1,5 @@
 """Checks of addresses that people enter: nobody may use us to reach machines of our own network."""
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 from collections.abc import Iterable

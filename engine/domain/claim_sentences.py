@@ -1,7 +1,5 @@
 """The claims of a design in sentences, each with its assumptions."""
 
-from __future__ import annotations
-
 import math
 
 from engine.core import Claim, ClaimState, Conclusion, Design, Missing, StopReason

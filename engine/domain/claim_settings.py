@@ -1,7 +1,5 @@
 """The stopping rules of an experiment, in the form that designs, plans and replays of `engine.core` take."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, Self

@@ -1,7 +1,5 @@
 """A connection made ready for one request: what a worker needs to know, the key included."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -4,8 +4,6 @@ Every task has a text. If the task is a single message of the user, the text is 
 conversation also keeps its messages, and the text is their transcript.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import NoneType

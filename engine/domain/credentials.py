@@ -1,7 +1,5 @@
 """Secrets that let their holder in: invitations, API tokens, links to reports; and secrets that are kept."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Iterable

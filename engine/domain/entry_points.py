@@ -1,7 +1,5 @@
 """Things by name: our own, and those that other packages register by an entry point."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points

@@ -1,7 +1,5 @@
 """Deadlines of whole exchanges with another server, and the addresses to which secrets may go."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from contextlib import suppress

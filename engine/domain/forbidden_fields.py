@@ -3,8 +3,6 @@
 A gateway may take an address from a header or a field, and sends its key there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

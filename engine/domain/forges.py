@@ -1,7 +1,5 @@
 """Commit statuses as GitHub and GitLab take them."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 

@@ -4,8 +4,6 @@ They are written one to a line. ``(1-5)`` at the end of a line asks for a mark o
 for a text; otherwise one response is chosen, or neither.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

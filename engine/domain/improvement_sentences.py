@@ -1,7 +1,5 @@
 """The verdict of an improvement in a sentence, the same on every page, in the report and in the API."""
 
-from __future__ import annotations
-
 import math
 
 from engine.domain.wording import number

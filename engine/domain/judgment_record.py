@@ -4,8 +4,6 @@ A line holds what an export says of a judgment, without a text and without a nam
 a person is forgotten, and everybody can make it from the row of an export.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The UUID that identifies a judgment in files: the same in every export, and after every import."""
 
-from __future__ import annotations
-
 import hashlib
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """Responses that name their own prompt or model would tell an annotator which policy wrote them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

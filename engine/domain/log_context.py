@@ -3,8 +3,6 @@
 Each thread has its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextvars import ContextVar
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """E-mail: its words, and whether this installation sends it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.conf import settings

@@ -1,7 +1,5 @@
 """The kinds of material that people bring in files."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

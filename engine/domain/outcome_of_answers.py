@@ -1,7 +1,5 @@
 """Combines several judgments of one comparison into its one outcome D."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 MEAN = "mean"

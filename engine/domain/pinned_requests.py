@@ -1,7 +1,5 @@
 """Requests to the very address that was checked: asked again, the name could lead elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 

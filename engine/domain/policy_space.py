@@ -1,7 +1,5 @@
 """The policies that factors make: their tuples of levels, their names, and the space that is assumed."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence

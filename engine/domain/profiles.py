@@ -3,8 +3,6 @@
 A connection's own ``takes`` overrides the profile, as vendors change their rules faster than we do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum

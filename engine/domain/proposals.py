@@ -1,7 +1,5 @@
 """Proposals of a writer: the material that it gets, and the reasons to refuse what it gives."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The ends of a model's reply, the faults that leave it without one, and the tokens that it took."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -27,8 +27,6 @@ The number of a comparison is the column ``plan_number`` of an export. Annotator
 of the pair are those of the row of the check. docs/blinding.md shows how to verify a record.
 """
 
-from __future__ import annotations
-
 import hmac
 import secrets
 from collections.abc import Sequence

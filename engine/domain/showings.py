@@ -11,8 +11,6 @@ The proofs need bounds of the outcome that nobody could choose by looking at oth
 * An answer that somebody else voids was still given: the proofs keep it, and the estimates leave it out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Descriptions of experiments, independent of database rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Tags: the categories of a task, and the words by which experiments are listed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Checks of a response's text, each with its kind: what a correct response equals, contains or matches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Texts that come from outside."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 

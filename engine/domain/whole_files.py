@@ -1,7 +1,5 @@
 """Files that are complete or absent: nobody ever sees half of one."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Numbers in sentences: with their nouns, and rounded where they are estimates."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 

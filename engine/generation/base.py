@@ -5,8 +5,6 @@ The worker builds the requests, calls :meth:`Backend.generate` once per batch, a
 comes.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field

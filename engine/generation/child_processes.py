@@ -1,7 +1,5 @@
 """Kills child processes when their parent dies."""
 
-from __future__ import annotations
-
 import multiprocessing
 import subprocess
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Chooses the backend of this worker process."""
 
-from __future__ import annotations
-
 from functools import cache, partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Writes one response to a task: the requests to the backend, and the checks by guardrails."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The speed at which a worker's backend writes."""
 
-from __future__ import annotations
-
 # The weight of the newest measurement.
 _WEIGHT = 0.3
 

@@ -1,7 +1,5 @@
 """The generation worker: claims waiting responses, lets the backend write them, stores each as it arrives."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """The files that a description names: those of an upload, or of the folder that a command was given."""
 
-from __future__ import annotations
-
 import io
 import posixpath
 import re

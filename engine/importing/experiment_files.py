@@ -1,7 +1,5 @@
 """A whole experiment as one YAML (or JSON) file, and back. docs/experiment-files.md has the format."""
 
-from __future__ import annotations
-
 import errno
 import posixpath
 import re

@@ -1,7 +1,5 @@
 """What was found in a file of another tool: what of it was taken, and what was left out and why."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

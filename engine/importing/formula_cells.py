@@ -3,8 +3,6 @@
 `labeling.exports.formats` writes with these rules in Python, `copying` with the same ones in PostgreSQL.
 """
 
-from __future__ import annotations
-
 import re
 
 # Characters that begin a formula, and their full-width forms, which some spreadsheets treat alike.

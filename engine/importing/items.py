@@ -1,7 +1,5 @@
 """Tasks, gold items and ready-made responses."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -4,8 +4,6 @@ Shapes are known by their fields: OpenAI's two APIs, Anthropic, Google, LangChai
 OpenInference, OpenTelemetry, Inspect. Also values that became JSON texts on their way.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

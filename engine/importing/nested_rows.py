@@ -3,8 +3,6 @@
 Files of other tools that only call their columns otherwise are in the table of `mapping`.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest

@@ -1,7 +1,5 @@
 """Checks of promptfoo, each with its kind: four of them say what the rule judge can read."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

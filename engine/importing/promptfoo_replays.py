@@ -1,7 +1,5 @@
 """Answers that are ready in the variables of tests, and that promptfoo only replays through `echo`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Results of promptfoo as ready-made responses: JSON, JSON Lines, and CSV of both shapes that it has had."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -5,8 +5,6 @@ read the environment. So only names, literals, `or` and a few filters are known 
 else is left out by name, and never sent with its braces.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

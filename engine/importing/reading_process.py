@@ -1,7 +1,5 @@
 """Files to read, and their rows, which a process of its own reads within limits on memory and time."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -2,8 +2,6 @@
 OpenInference, which Phoenix stores.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

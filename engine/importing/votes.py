@@ -1,7 +1,5 @@
 """Past votes: which of two policies somebody preferred. docs/votes.md describes their formats."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -2,8 +2,6 @@
 them.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter

@@ -1,7 +1,5 @@
 """The question that asks a language model which of two responses is better, and the reading of its answer."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The judging worker: claims comparisons, asks the language model in both orders, stores the opinion."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -5,8 +5,6 @@ more concise one is preferred, as the experiment says. Otherwise a fair coin dec
 [LLM-PO, section Real Experiments]
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Judging the ready comparisons of an experiment by rule."""
 
-from __future__ import annotations
-
 from engine.domain.text_checks import read_checks
 from engine.judges.rule import judge
 from engine.models import Comparison

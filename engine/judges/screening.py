@@ -3,8 +3,6 @@
 What it says enters no evidence: it only spares people clicks on texts that it finds clearly worse.
 """
 
-from __future__ import annotations
-
 import secrets
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """Backups: the whole database in one file, and a note beside it that describes the file."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

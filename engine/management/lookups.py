@@ -1,7 +1,5 @@
 """Finds the experiments and accounts that are named on the command line."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from django.core.management.base import CommandError

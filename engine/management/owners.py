@@ -1,7 +1,5 @@
 """The command-line option that names the owner of an experiment."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser
 
 from engine.management.lookups import find_user

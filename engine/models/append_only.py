@@ -5,8 +5,6 @@ alters, and the old table takes its triggers with it. While it does, no trigger 
 table, so that SQLite has none during migrations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The audit log."""
 
-from __future__ import annotations
-
 from django.conf import settings
 from django.db import models
 

@@ -1,7 +1,5 @@
 """The secret that keeps an experiment's draws unpredictable."""
 
-from __future__ import annotations
-
 from django.db import models
 
 from engine.domain.secret_draws import new_secret, new_seed

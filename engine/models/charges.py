@@ -1,7 +1,5 @@
 """The ledger of what was spent on models."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.db import models

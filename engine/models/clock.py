@@ -4,8 +4,6 @@ Assignments, claims and signs of life are written on one machine and read on ano
 machines may be minutes apart, so nothing in the engine asks its own machine what time it is.
 """
 
-from __future__ import annotations
-
 import time
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """What experiments have concluded."""
 
-from __future__ import annotations
-
 from django.db import models
 
 from engine.models import clock

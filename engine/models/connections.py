@@ -1,7 +1,5 @@
 """Connections to the models of vendors and other servers, and the experiments to which they are lent."""
 
-from __future__ import annotations
-
 from typing import Self
 
 from django.conf import settings

@@ -1,7 +1,5 @@
 """Stored results of computations on the counts: the race, pages, replays."""
 
-from __future__ import annotations
-
 from django.db import models
 
 from engine.models import clock

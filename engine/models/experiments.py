@@ -1,7 +1,5 @@
 """The experiment: its identity and its state. Its settings are in the abstract models by subject."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any, Self
 

@@ -4,8 +4,6 @@ It is made after every ``migrate`` and not by one migration, as the triggers of 
 statements of PostgreSQL and SQLite for it have nothing in common, and SQLite's are triggers of the table.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction

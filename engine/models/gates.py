@@ -1,7 +1,5 @@
 """Gates for pull requests: what main holds, and the challenges of changed texts against it."""
 
-from __future__ import annotations
-
 from django.db import models
 
 from engine.models import clock

@@ -1,7 +1,5 @@
 """Who judges in an experiment."""
 
-from __future__ import annotations
-
 from django.db import models
 
 

@@ -1,7 +1,5 @@
 """Judgments, the events that take them back, the counts that they add up to, and the allowance of undos."""
 
-from __future__ import annotations
-
 import uuid
 
 from django.conf import settings

@@ -1,7 +1,5 @@
 """Subscriptions, notifications and alarms."""
 
-from __future__ import annotations
-
 from urllib.parse import urlsplit
 
 from django.conf import settings

@@ -1,7 +1,5 @@
 """Opinions of a language model on comparisons."""
 
-from __future__ import annotations
-
 from django.db import models
 from django.db.models import Q
 

@@ -1,7 +1,5 @@
 """Accounts and their rights: memberships, invitations, tokens."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, Self
 
 from django.conf import settings

@@ -1,7 +1,5 @@
 """Where an experiment's winner goes, and each time that it went."""
 
-from __future__ import annotations
-
 from urllib.parse import urlsplit
 
 from django.conf import settings

@@ -1,7 +1,5 @@
 """The way an experiment gets its responses."""
 
-from __future__ import annotations
-
 from django.core.validators import MinValueValidator
 from django.db import models
 

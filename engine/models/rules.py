@@ -1,7 +1,5 @@
 """The rules by which an experiment decides."""
 
-from __future__ import annotations
-
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 

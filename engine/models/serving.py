@@ -1,7 +1,5 @@
 """The pairs that people are given, and their page."""
 
-from __future__ import annotations
-
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 

@@ -1,7 +1,5 @@
 """The log from which all evidence is folded, and the evidence as far as it was folded."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.db import models

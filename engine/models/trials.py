@@ -1,7 +1,5 @@
 """Trials of a draft: its policies answer a few tasks before anything counts."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from django.conf import settings

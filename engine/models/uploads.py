@@ -1,7 +1,5 @@
 """Uploaded files, from their arrival until they are imported."""
 
-from __future__ import annotations
-
 import uuid
 from datetime import timedelta
 

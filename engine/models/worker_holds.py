@@ -1,7 +1,5 @@
 """The columns that every table needs from which workers take work, and the conditions on their deadline."""
 
-from __future__ import annotations
-
 from django.db import models
 
 from engine.models import clock

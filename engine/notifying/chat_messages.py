@@ -3,8 +3,6 @@
 The texts name experiments and policies as people wrote them, so that none is read as markup.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Empties the outbox."""
 
-from __future__ import annotations
-
 import json
 import logging
 import smtplib

@@ -1,7 +1,5 @@
 """Signed calls to somebody's URL. See docs/api.md for how to check the signature."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import time

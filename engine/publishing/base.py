@@ -7,8 +7,6 @@ object is called without arguments and returns a `Registry`:
     mine = "my_package:MyRegistry"
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol

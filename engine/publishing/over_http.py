@@ -1,7 +1,5 @@
 """Langfuse, MLflow, LangSmith and a webhook, each by its own HTTP interface."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -1,7 +1,5 @@
 """Finds a registry by its name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from django.conf import settings

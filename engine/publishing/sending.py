@@ -1,7 +1,5 @@
 """Sends winners to their destinations, and brings the version before back."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """The winner of a concluded experiment as it leaves: its messages, model and settings, and the evidence."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

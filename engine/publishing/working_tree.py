@@ -1,7 +1,5 @@
 """A file of a Git working tree, below the folder that the operator allows. Committing it is up to people."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any

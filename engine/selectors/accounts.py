@@ -1,7 +1,5 @@
 """Accounts by their names, their API tokens, and the people around an experiment."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Whoever fails before has given nothing that counts. Whoever fails later keeps wh
 they answered, and could fail in order to have it taken out.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from django.db.models import Count, Q

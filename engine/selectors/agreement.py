@@ -1,7 +1,5 @@
 """Agreement of people who judged the same two responses."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 

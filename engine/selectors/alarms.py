@@ -1,7 +1,5 @@
 """Pairs that wait while nobody judges, by queries that are cheap enough for every sweep."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from django.conf import settings

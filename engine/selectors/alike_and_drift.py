@@ -3,8 +3,6 @@
 Both come from pairs of responses that several people judged; drift also from gold pairs and repeats.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The judgments of each judge: their number, their speed, and signs of how carefully they were made."""
 
-from __future__ import annotations
-
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Collection

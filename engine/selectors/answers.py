@@ -2,8 +2,6 @@
 away. Practice is left out.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections import Counter
 from dataclasses import dataclass

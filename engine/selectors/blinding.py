@@ -1,7 +1,5 @@
 """The information that a blinded experiment hides, and its publication after the end."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field

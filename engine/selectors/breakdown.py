@@ -1,7 +1,5 @@
 """Results by task and by tag: the comparisons that each policy won there."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A search of comparisons and judgments, page by page, and the responses as they are listed."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any

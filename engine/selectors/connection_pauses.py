@@ -1,7 +1,5 @@
 """Connections as workers see them: which are asked over the network, and which pause."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection
 

@@ -1,7 +1,5 @@
 """Connections that a person may see and change."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.conf import settings

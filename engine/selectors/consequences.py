@@ -1,7 +1,5 @@
 """The consequences of a change of settings for an experiment's claim, in words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from engine.core import Claim

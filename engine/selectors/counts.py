@@ -1,7 +1,5 @@
 """Judgments that stand, and the counts that they add up to."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any

@@ -5,8 +5,6 @@ folded, starts from `stored` itself; an audit calls `replay`. All go through `ob
 bit.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Reasons to doubt a result, in words, and what has no outcome: by person, by policy and by reason."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

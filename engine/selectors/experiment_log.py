@@ -1,7 +1,5 @@
 """The log of an experiment, and its subscriptions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from django.db.models import OuterRef, QuerySet, Subquery

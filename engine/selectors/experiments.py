@@ -1,7 +1,5 @@
 """Experiments by their names, numbers and states."""
 
-from __future__ import annotations
-
 import itertools
 
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Value

@@ -1,7 +1,5 @@
 """The first steps of somebody who makes experiments: a model, questions, people."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from django.db.models import Exists, OuterRef

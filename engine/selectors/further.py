@@ -1,7 +1,5 @@
 """What people answered to the further questions, by policy. It is no evidence."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Gates for pull requests: what main holds, and how the challenges of changes stand."""
 
-from __future__ import annotations
-
 from engine.core import Claim
 from engine.models import Experiment, Gate, MainText, Subscription
 from engine.selectors.findings import doubts_about_risk

@@ -1,7 +1,5 @@
 """Guests of an experiment: the link by which somebody came, and how far each has got."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

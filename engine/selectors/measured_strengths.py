@@ -1,7 +1,5 @@
 """The strengths of a draft's policies, as far as the experiment that it copies has measured them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Figures of the whole installation for its operators. None of them depends on an outcome."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta

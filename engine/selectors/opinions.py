@@ -1,7 +1,5 @@
 """A language model's opinions on an experiment's comparisons, and its agreement with people."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The time that somebody takes for a pair."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """The number of comparisons to keep ahead of the annotators, and the figures behind it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from datetime import timedelta

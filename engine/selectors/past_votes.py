@@ -1,7 +1,5 @@
 """Facts about past votes: the sides that people chose, and repeated pairs of responses."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from django.db.models import Count, Q, QuerySet

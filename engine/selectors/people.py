@@ -1,7 +1,5 @@
 """Rights of people in experiments, and the ways into one: invitations and links to reports."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from django.db.models import BigAutoField, DateTimeField, Exists, F, OuterRef, Prefetch, QuerySet

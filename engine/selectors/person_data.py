@@ -1,7 +1,5 @@
 """All stored data about one person."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

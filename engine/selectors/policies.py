@@ -1,7 +1,5 @@
 """Policies: their names, their space, and the models that write them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Claims where the same responses are shown again: what they hold on, and whether their risk is proven."""
 
-from __future__ import annotations
-
 from django.db.models import Count, Exists, OuterRef, Q
 
 from engine.core.finite_pools import holds_without_replacement

@@ -1,7 +1,5 @@
 """Finite pools of responses: the pairs that each annotator has seen, and the pairs that are left for them."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter, defaultdict

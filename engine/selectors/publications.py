@@ -1,7 +1,5 @@
 """Destinations of winners, and what was sent there."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from engine.models import Destination, Experiment, Publication

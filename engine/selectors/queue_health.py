@@ -1,7 +1,5 @@
 """The workers and the queue of an experiment, in figures."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

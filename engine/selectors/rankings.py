@@ -1,7 +1,5 @@
 """The policies as the judgments so far rank them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

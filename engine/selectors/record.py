@@ -1,7 +1,5 @@
 """The record of the judgments in the evidence, now and as the log has it of the conclusion."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime

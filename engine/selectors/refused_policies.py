@@ -1,7 +1,5 @@
 """Policies whose requests the server refuses: they wait until somebody tries again."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The comparisons that an experiment still needs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import cast
 

@@ -1,7 +1,5 @@
 """Remarks of annotators about pairs: flags, and comments on answers that stand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

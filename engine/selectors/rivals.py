@@ -1,7 +1,5 @@
 """The judged comparisons of one policy: its rivals, both responses, and the outcomes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from django.db.models import Case, Count, F, Q, QuerySet, Sum, When

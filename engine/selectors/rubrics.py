@@ -1,7 +1,5 @@
 """The rubric of a language model that judges, and the name under which its agreement with people is known."""
 
-from __future__ import annotations
-
 import hashlib
 
 from django.conf import settings

@@ -1,7 +1,5 @@
 """Comparisons for the judge that decides by rule."""
 
-from __future__ import annotations
-
 from engine.models import Comparison, Experiment
 
 

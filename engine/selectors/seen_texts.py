@@ -1,7 +1,5 @@
 """The pairs of texts that people have seen, and who may still be shown one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.db.models import OuterRef, Q, QuerySet, Subquery

@@ -1,7 +1,5 @@
 """Snapshots of the evidence: the newest one, and the race that they make."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """An experiment's description, read back from its rows."""
 
-from __future__ import annotations
-
 from django.db.models import Max
 
 from engine.domain.conversations import Message

@@ -1,7 +1,5 @@
 """Money spent, of which every sum reads the ledger of charges alone; and tokens and time of policies."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

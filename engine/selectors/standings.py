@@ -1,7 +1,5 @@
 """How an experiment stands, in the words of every page, report, message and answer of the API."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Tasks that joined an experiment, or were left out of it, and what a claim is about then."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import datetime
 

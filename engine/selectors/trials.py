@@ -1,7 +1,5 @@
 """The responses of a draft's trial, and pairs for the rehearsal."""
 
-from __future__ import annotations
-
 import secrets
 from itertools import combinations
 

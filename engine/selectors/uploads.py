@@ -1,7 +1,5 @@
 """Files that were uploaded to be imported."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from django.db.models import QuerySet

@@ -1,7 +1,5 @@
 """Stored rows of an experiment that do not agree with each other."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Judgments that were voided by hand, and what the evidence would say if they had never been given."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The workers that were seen, and those that are alive: the one place that decides it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime

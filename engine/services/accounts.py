@@ -1,7 +1,5 @@
 """Accounts: made, and changed in ways that go into the log."""
 
-from __future__ import annotations
-
 from allauth.mfa.models import Authenticator
 from django.db import IntegrityError, transaction
 from django.db.models import F

@@ -5,8 +5,6 @@ lock while clicks come in. Its progress is stored now and then: pages show it, a
 another one continues from there.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from bisect import bisect

@@ -1,7 +1,5 @@
 """The audit log: who did what, written in the transaction that does it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Saves many rows at once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Writes the ledger of what was spent on models."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Checks: pairs that are shown to learn how well an annotator judges. Which one is due, and its sides."""
 
-from __future__ import annotations
-
 from engine.domain import secret_draws
 from engine.models import Assignment, Experiment, GoldItem, Judgment, User
 from engine.selectors import admission, answers, counts

@@ -1,7 +1,5 @@
 """Keeps each conclusion as it was drawn."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from engine.core import ClaimState, Conclusion

@@ -1,7 +1,5 @@
 """Loans of connections to experiments. The log records each step."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 from django.db import transaction

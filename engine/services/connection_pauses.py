@@ -5,8 +5,6 @@ The row is the state, so that all workers and pages see the same. A connection t
 one request before more follow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any

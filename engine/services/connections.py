@@ -1,7 +1,5 @@
 """Connections: made, changed and retired. Every step is in the log, without a key."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """Creates, copies and replaces drafts, in which nothing has happened yet; and deletes experiments."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace

@@ -4,8 +4,6 @@ Under the experiment's lock, and in slices: after a change of the rules it start
 and other experiments need not wait for all of it.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import time

@@ -1,7 +1,5 @@
 """Forgets a person. Their judgments stay without a name, because the evidence rests on them."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from typing import Any

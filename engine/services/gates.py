@@ -1,7 +1,5 @@
 """Gates for pull requests: a changed text meets that of main in an experiment of its own."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

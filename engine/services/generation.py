@@ -1,7 +1,5 @@
 """Hands waiting responses to workers and stores their texts."""
 
-from __future__ import annotations
-
 import math
 import uuid
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """People who judge by a link without an account of their own."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 They are held back as soon as that is known, and judged without anybody's looking at them.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Collection
 

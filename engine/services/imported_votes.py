@@ -1,7 +1,5 @@
 """Accounts and counts that every import of votes stores with the votes."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import uuid

@@ -1,7 +1,5 @@
 """Imports of uploaded files, as a worker does them: read, then stored in one transaction."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from io import BytesIO
 from typing import Any

@@ -1,7 +1,5 @@
 """Invitations by e-mail, through the outbox."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Sequence
 from datetime import datetime, timedelta

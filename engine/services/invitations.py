@@ -1,7 +1,5 @@
 """Invitations: links by which people become members, the only way in for those without an account."""
 
-from __future__ import annotations
-
 import secrets
 from datetime import timedelta
 from typing import Any, TypedDict, Unpack

@@ -1,7 +1,5 @@
 """Judgments, and what takes them back. An answer of a person is only stored: the planner settles it."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A sealed key holds the number and the address of its connection: copied to anoth
 another address, it does not open.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Collection

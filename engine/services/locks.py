@@ -5,8 +5,6 @@ then responses; and rows of one table by number. Two transactions that lock the 
 can wait for each other for ever.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.db.models import QuerySet

@@ -4,8 +4,6 @@ A message is written in the same transaction as its event: both exist or neither
 least once: if a worker dies after sending it, the next one sends it again under the same number.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 import uuid

@@ -1,7 +1,5 @@
 """A language model's opinions: asks for them, claims them, stores them, and turns them into votes."""
 
-from __future__ import annotations
-
 import logging
 import secrets
 import uuid

@@ -4,8 +4,6 @@ They count as judgments do. No sampler of ours chose their pairs, and each is so
 what the experiment's claim rests on then.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections import defaultdict

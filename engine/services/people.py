@@ -4,8 +4,6 @@ Joining, inviting (:mod:`engine.services.invitations`) and removing each take th
 (:mod:`engine.services.locks`), so that none of them overlaps with another.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 from django.db import transaction

@@ -1,7 +1,5 @@
 """`advance`: the only planner. Reads the counts, decides, concludes or tops up the buffer."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

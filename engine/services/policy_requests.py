@@ -1,7 +1,5 @@
 """Checks of the requests that the policies of a description send to models."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 

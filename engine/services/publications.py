@@ -1,7 +1,5 @@
 """Destinations of winners, and the publications that a worker sends there."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

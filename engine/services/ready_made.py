@@ -1,7 +1,5 @@
 """Responses that were written elsewhere: checks that an experiment can use them, and makes their rows."""
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Links by which people without an account read the report of an experiment."""
 
-from __future__ import annotations
-
 import secrets
 from datetime import timedelta
 

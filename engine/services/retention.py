@@ -1,7 +1,5 @@
 """Deletes old data. docs/privacy.md lists it, and the data kept for good."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from typing import Any
 

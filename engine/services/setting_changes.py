@@ -1,7 +1,5 @@
 """Changes single settings of experiments, and reopens those that have concluded. The log records each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, TypedDict, Unpack

@@ -4,8 +4,6 @@ The comparison is locked by the caller. So its events have the order in which th
 nobody sees the end of a showing before its beginning.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Stores the state of the evidence after some number of comparisons."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 from engine.models import Experiment, Snapshot

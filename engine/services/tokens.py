@@ -1,7 +1,5 @@
 """API tokens. They are random enough for a plain hash, and each is shown once, to the person who made it."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Collection
 from datetime import timedelta

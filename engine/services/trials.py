@@ -4,8 +4,6 @@ Tried responses exist only while the experiment is a draft. Changing or starting
 comparison, pool of responses or export can contain one.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Collection
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Keeps an uploaded file until it is imported or dropped."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An editor's corrections of judgments: voids and restores single ones, or voids all of one annotator's."""
 
-from __future__ import annotations
-
 import uuid
 from datetime import datetime
 from typing import cast

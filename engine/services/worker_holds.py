@@ -7,8 +7,6 @@ holder that dies stops renewing, and its rows are *expired*: any worker that fin
 them back. A deadline that has passed takes nothing away as long as nobody else has come.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Callable

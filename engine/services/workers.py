@@ -1,7 +1,5 @@
 """Signs of life of workers; :mod:`engine.selectors.workers` decides from them which workers are alive."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -7,8 +7,6 @@ called without arguments and returns a `Source`:
     mine = "my_package:MySource"
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

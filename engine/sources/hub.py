@@ -4,8 +4,6 @@ Its own library would bring pyarrow and download whole files; the API gives the 
 names of classes and the revision.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import random

@@ -1,7 +1,5 @@
 """Asks a writer's model, within the limits of its connection, and keeps what was sent and what came."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any

@@ -7,8 +7,6 @@ called with an `Ask`, which asks the improvement's model, and returns a `Writer`
     mine = "my_package:MyWriter"
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """A writer for demonstrations: it proposes texts that were prepared in a file, and reads nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import yaml

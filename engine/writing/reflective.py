@@ -1,7 +1,5 @@
 """Our writer: one question for all texts that are wanted, with the votes and comments that it may see."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Finds a writer by its name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from engine.domain.entry_points import EntryPoints

@@ -1,7 +1,5 @@
 """Asks the writer of an improvement for the texts that it wants, and stores what came."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Collection

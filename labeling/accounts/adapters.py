@@ -1,7 +1,5 @@
 """Differences from django-allauth: who gets an account, how often one may try, and the texts of its pages."""
 
-from __future__ import annotations
-
 import logging
 import time
 from smtplib import SMTPException

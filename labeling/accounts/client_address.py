@@ -1,7 +1,5 @@
 """The client's address of a request. Only this module decides it, before any other code uses it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address

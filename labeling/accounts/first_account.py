@@ -3,8 +3,6 @@
 It is signed with ``SECRET_KEY`` and stored nowhere: only somebody who sees the output of the program has it.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from django.core.signing import BadSignature, TimestampSigner

@@ -4,8 +4,6 @@ refusal.
 Only a visitor who follows an invitation can get an account.
 """
 
-from __future__ import annotations
-
 from django.http import HttpRequest
 from django.urls import reverse
 

@@ -4,8 +4,6 @@ allauth passes parts of the login's address on to the provider, takes an answer 
 checks neither its signature, a nonce nor the issuer.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Django's sessions in the database, for keys that the database can look up, with a fixed end."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 from django.contrib.sessions.backends import db

@@ -10,8 +10,6 @@ Failed logins at a provider, and attempts to join, are counted for the address a
 browsers without the cookie at one address count as one.
 """
 
-from __future__ import annotations
-
 from typing import TypedDict
 
 from allauth.core.internal import ratelimit

@@ -1,7 +1,5 @@
 """The account page. ``labeling.accounts.urls`` lists the views that come from allauth."""
 
-from __future__ import annotations
-
 import logging
 from http import HTTPStatus
 

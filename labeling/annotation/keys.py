@@ -1,7 +1,5 @@
 """The keys of the annotator's page. Everybody may choose their own; arrows and "?" are the same for all."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The progress of an experiment as annotators may see it."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from math import exp, log
 from statistics import NormalDist

@@ -1,7 +1,5 @@
 """Annotators for whom no pair is ready."""
 
-from __future__ import annotations
-
 from engine.models import Experiment, User
 from engine.services.undos_and_skips import note_waiting
 from engine.tasks import wake_planner

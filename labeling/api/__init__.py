@@ -1,7 +1,5 @@
 """The JSON API: what the pages do, for programs. docs/api.md tells how to use it."""
 
-from __future__ import annotations
-
 import json
 from functools import cached_property
 from math import ceil

@@ -1,7 +1,5 @@
 """Judging pairs by a program, under the same assignments and rules as on the page."""
 
-from __future__ import annotations
-
 import uuid
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Authentication of the API by tokens only. Without sessions, no other site can call it in a user's name."""
 
-from __future__ import annotations
-
 from typing import ClassVar, cast
 
 from django.conf import settings

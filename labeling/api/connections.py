@@ -1,7 +1,5 @@
 """Connections to models, as on the page “Models”. No token sets a key, removes one or lends."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Experiments: create, watch, control, export."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """The gate for pull requests."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from django.conf import settings

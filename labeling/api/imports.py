@@ -1,7 +1,5 @@
 """Files of ready-made responses and of past votes: the worker that serves the page imports them."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

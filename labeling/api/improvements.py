@@ -1,7 +1,5 @@
 """Improvements: start, watch, accept and refuse proposals, stop."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Any
 

@@ -4,8 +4,6 @@ That page asks for the password before it changes a member, or makes a link for 
 one: here nobody becomes an owner, and an owner is neither changed nor removed.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.core.exceptions import PermissionDenied

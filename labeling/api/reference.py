@@ -1,7 +1,5 @@
 """An OpenAPI description, arranged for a page."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

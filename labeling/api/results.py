@@ -1,7 +1,5 @@
 """Results: the responses, the ranking of the policies, who won where, and the agreement of people."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated, Any
 

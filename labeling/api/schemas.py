@@ -1,7 +1,5 @@
 """Input and output schemas. Names and meanings follow the pages and ``engine.domain.specs``."""
 
-from __future__ import annotations
-
 import uuid
 from dataclasses import replace
 from datetime import datetime

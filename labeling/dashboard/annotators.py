@@ -1,7 +1,5 @@
 """Statistics of the judges: each annotator, each kind of judge, and all together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The cards of the home page: how each experiment stands, at a glance."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The charts of the dashboard. Every chart is a table first; the browser draws the picture from the table."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import log
 from typing import Any

@@ -1,7 +1,5 @@
 """The state of a connection in words."""
 
-from __future__ import annotations
-
 from django.utils import timezone
 
 from engine.domain.profiles import Provider

@@ -1,7 +1,5 @@
 """The reason for the choice of a pair, in plain words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import log
 

@@ -1,7 +1,5 @@
 """The contents of a dashboard: figures and charts, made once for all viewers."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from typing import Any

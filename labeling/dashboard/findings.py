@@ -1,7 +1,5 @@
 """The decision in the order of asking, and without each annotator, in words."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The expected size of an experiment from the moment at which policies join it."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The language model as a judge: its opinions, its agreement with people, and whether it may vote."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.conf import settings

@@ -1,7 +1,5 @@
 """Past votes in words: what they say about themselves, and how the experiment goes on."""
 
-from __future__ import annotations
-
 from engine.models import Experiment, Factor
 from engine.selectors.past_votes import PastVotes, past_votes
 from labeling.dashboard.annotators import Sides

@@ -1,7 +1,5 @@
 """The messages and settings of a policy, and the same as a request to send elsewhere."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

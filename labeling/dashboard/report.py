@@ -1,7 +1,5 @@
 """The report of an experiment on one page, for people who took no part in it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engine.domain.wording import moment

@@ -1,7 +1,5 @@
 """The state of an experiment in words."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

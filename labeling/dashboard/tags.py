@@ -1,7 +1,5 @@
 """Results by tag, as a table."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engine.models import Experiment, Policy

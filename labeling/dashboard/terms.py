@@ -1,7 +1,5 @@
 """The terms of the dashboard, each in a sentence or two: what its "?" opens."""
 
-from __future__ import annotations
-
 # The heading of the documentation's page “dashboard” that says more of each term.
 HEADINGS = {
     "ranking": "ranking",

@@ -1,7 +1,5 @@
 """A trial as its page shows it: responses by task, figures, and what to look at before the start."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """The card that a dashboard opens with: the policy to use, or how far the decision has come."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The sentence about judgments that were voided by hand."""
 
-from __future__ import annotations
-
 from engine.domain.wording import number
 from engine.models import Experiment
 from engine.selectors import designs, voids

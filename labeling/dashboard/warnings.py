@@ -1,7 +1,5 @@
 """Reasons to doubt a finding: few judgments decide it, or the data contradict an assumption."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

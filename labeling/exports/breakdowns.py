@@ -1,7 +1,5 @@
 """Results by task and by tag as CSV, and the table of responses that a new policy lacks."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Sequence

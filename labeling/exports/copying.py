@@ -3,8 +3,6 @@
 A test holds the two against each other, cell by cell. `benchmarks.export_scale` has the figures.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Downloads: an export, checked against rights, recorded in the log and streamed; and small files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The log of showings as a file, from which `engine.core` alone recomputes the decision."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

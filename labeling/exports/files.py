@@ -1,7 +1,5 @@
 """One export as a file: its pieces, its name, its manifest, and both together as a ZIP."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile

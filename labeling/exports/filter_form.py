@@ -1,7 +1,5 @@
 """The filter of the comparison browser and of every export, as a form: the same words in both."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django import forms

@@ -1,7 +1,5 @@
 """Rows as CSV, JSON lines and Parquet, in pieces of bytes; never more than a few thousand rows in memory."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

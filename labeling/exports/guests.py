@@ -1,7 +1,5 @@
 """The guests of an experiment as CSV: whom to thank, and whom to pay."""
 
-from __future__ import annotations
-
 import csv
 import io
 from dataclasses import fields

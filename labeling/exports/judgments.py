@@ -6,8 +6,6 @@ table. A test holds the table in `docs/export.md` against it. Add new columns at
 reader breaks.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -1,7 +1,5 @@
 """Judgments in the formats of other tools: LMArena, Argilla, and a folder for Hugging Face's `datasets`."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections import Counter

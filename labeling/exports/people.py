@@ -1,7 +1,5 @@
 """The names of people in an export: pseudonyms, unless an owner asks for user names."""
 
-from __future__ import annotations
-
 from django.utils.crypto import salted_hmac
 
 from engine.models import Experiment

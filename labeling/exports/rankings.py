@@ -1,7 +1,5 @@
 """The ranking of an experiment's policies, as CSV and as a table for people."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence

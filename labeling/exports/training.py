@@ -1,7 +1,5 @@
 """Pairs of texts and single texts for training, each once, with the verdict of the judgments."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice

@@ -1,7 +1,5 @@
 """The form on which somebody says what each column of a table becomes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ levels' of f1, and ``exclusion`` the exclusions'. All else is named after those 
 ``f1-l2-text``, ``x1-f1``. So moving and removing only changes a list, and nothing that was typed is touched.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

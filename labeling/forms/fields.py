@@ -1,7 +1,5 @@
 """Helpers for the fields of forms."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from django import forms

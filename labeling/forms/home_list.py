@@ -1,7 +1,5 @@
 """The search on the home page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What somebody says of an improvement, and of its proposals."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

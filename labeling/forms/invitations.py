@@ -1,7 +1,5 @@
 """The form that invites people to an experiment."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

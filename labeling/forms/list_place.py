@@ -1,7 +1,5 @@
 """The place in a list of comparisons, which is read a page at a time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django import forms

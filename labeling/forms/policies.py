@@ -1,7 +1,5 @@
 """What somebody says about policies that join, and about one that leaves."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The filter by tag of lists that have no other one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django import forms

@@ -1,7 +1,5 @@
 """The tasks of a trial, by their numbers."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections.abc import Sequence

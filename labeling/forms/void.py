@@ -1,7 +1,5 @@
 """The reason that an editor gives for voiding judgments."""
 
-from __future__ import annotations
-
 from django import forms
 
 

@@ -1,7 +1,5 @@
 """Cuts runs of combining marks in pages: a browser that draws 200,000 on one letter does nothing else."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable

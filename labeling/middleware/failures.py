@@ -6,8 +6,6 @@ JSON.
 to repeat.
 """
 
-from __future__ import annotations
-
 import errno
 import itertools
 import logging

@@ -4,8 +4,6 @@ They come before all checks of a request: probes have no session, use plain HTTP
 address as their host.
 """
 
-from __future__ import annotations
-
 import logging
 import tempfile
 from collections.abc import Callable

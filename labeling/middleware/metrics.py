@@ -1,7 +1,5 @@
 """``/metrics`` for Prometheus, and the time of every other request."""
 
-from __future__ import annotations
-
 import secrets
 import time
 from collections.abc import Callable

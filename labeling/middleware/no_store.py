@@ -1,7 +1,5 @@
 """Forbids browsers and proxies to store answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from django.http import HttpRequest

@@ -1,7 +1,5 @@
 """A name for every request, in the log."""
 
-from __future__ import annotations
-
 import re
 import uuid
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The expected size of an experiment before its start: policies, pairs, comparisons, hours and money."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable

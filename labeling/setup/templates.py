@@ -1,7 +1,5 @@
 """Starting points for new experiments."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """One annotator of an experiment, for those who run it."""
 
-from __future__ import annotations
-
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render

@@ -1,7 +1,5 @@
 """Pages that list comparisons, and void or restore judgments."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """The page Models: connections to the models of vendors and other servers."""
 
-from __future__ import annotations
-
 from copy import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Downloads of judgments, and the page that offers them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.http import HttpResponse

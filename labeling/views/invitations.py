@@ -1,7 +1,5 @@
 """Invitation links: made, followed, accepted, ended."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from allauth.account.utils import perform_login, setup_user_email

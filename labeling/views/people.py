@@ -1,7 +1,5 @@
 """Members of an experiment and their roles."""
 
-from __future__ import annotations
-
 from django.conf import settings
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBadRequest

@@ -1,7 +1,5 @@
 """Pages for superusers: the data stored about a person, and forgetting that person."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django import forms

@@ -1,7 +1,5 @@
 """The inbox: what annotators flagged and commented, for those who run the experiment."""
 
-from __future__ import annotations
-
 from django import forms
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBadRequest

@@ -1,7 +1,5 @@
 """The report of an experiment: for its members, and by link for anybody."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from allauth.core.internal import ratelimit

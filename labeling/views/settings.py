@@ -2,8 +2,6 @@
 changing what the language model may do as a judge.
 """
 
-from __future__ import annotations
-
 from copy import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page that tries a draft, and the rehearsal with its responses: nothing counts."""
 
-from __future__ import annotations
-
 import uuid
 from dataclasses import replace
 from typing import Any

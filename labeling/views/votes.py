@@ -1,7 +1,5 @@
 """The page to which people bring votes that they have."""
 
-from __future__ import annotations
-
 from django.http import HttpResponse
 from django.shortcuts import render
 

@@ -1,7 +1,5 @@
 """Where the winner goes: destinations, what exactly would be sent to one, and back to the version before."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django import forms

@@ -1,7 +1,5 @@
 """Django's backend for PostgreSQL, which gives up a silent server, and a change of a table in use."""
 
-from __future__ import annotations
-
 from django.db.backends.postgresql import base
 
 from llmpo_site.postgresql import driver

@@ -4,8 +4,6 @@ A server that is stopped, or that swaps, still acknowledges packets, so no timeo
 wait for its answer.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import psycopg

@@ -1,7 +1,5 @@
 """Changes of tables that people are using."""
 
-from __future__ import annotations
-
 from typing import Self
 
 from django.db.backends.postgresql import schema

@@ -1,7 +1,5 @@
 """Django's backend for SQLite, whose writers get their turn soon after the lock is free."""
 
-from __future__ import annotations
-
 import sqlite3
 import time
 

@@ -1,7 +1,5 @@
 """Callers of the API: one person per role, each with a token."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """llmpo_client against the server: the whole path of an experiment, retries, pages, downloads, errors."""
 
-from __future__ import annotations
-
 import json
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """The distribution llmpo-client: built as released, used without the rest of the repository."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Connections by the API: no token sets a key, reads one or lends."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.services import connections, keys

@@ -1,7 +1,5 @@
 """The examples of docs/api.md, taken from the document and run in their order against the application."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """`llmpo gate` in a real repository against a live server, its states posted, and its CI templates."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Responses, votes, downloads, members and invitations by program: as on the pages."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The effects of each operation, besides its access rights."""
 
-from __future__ import annotations
-
 import re
 from html import unescape
 from typing import Any

@@ -1,7 +1,5 @@
 """The API against its own description: schemathesis makes requests up from it and checks every answer."""
 
-from __future__ import annotations
-
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings

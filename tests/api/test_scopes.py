@@ -1,7 +1,5 @@
 """The rights of a token: its user's rights, limited by its scopes and by its experiment."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

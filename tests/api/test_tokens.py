@@ -2,8 +2,6 @@
 the rest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from types import SimpleNamespace

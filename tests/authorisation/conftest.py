@@ -1,7 +1,5 @@
 """One world for all tests of a module; every request is rolled back."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Links, buttons and texts of the pages: all work for their readers, and nobody reads above their role."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 who may do what, as table.py has it.
 """
 
-from __future__ import annotations
-
 from urllib.parse import unquote
 
 import pytest

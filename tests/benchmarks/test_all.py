@@ -3,8 +3,6 @@
 The figures of such a run say nothing, and nobody looks at them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The worlds of the benchmark of assumptions are what they are called, and its rows count what is false."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The benchmark of claims: its instances are what they are called, and it counts false names."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`make reproduce` at sizes that take seconds, and the measured instance behind its real experiments."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

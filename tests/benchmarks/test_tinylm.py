@@ -1,7 +1,5 @@
 """The small model behind the paper's real experiments."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Helpers and fixtures that these tests share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

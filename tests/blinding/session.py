@@ -1,7 +1,5 @@
 """One annotator's session with an experiment, and all that they could write down about each pair."""
 
-from __future__ import annotations
-
 import random
 import re
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ two million runs. All look at one session, so that each number of policies is on
 attackers would each have to play it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import uuid
 from collections import Counter

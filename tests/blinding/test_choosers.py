@@ -3,8 +3,6 @@
 They leave, look anew, open a second tab, use the API, skip, wait and take back, over HTTP.
 """
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

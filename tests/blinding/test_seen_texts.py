@@ -1,7 +1,5 @@
 """Texts that come again: "the text that I saw more often is the leader's" is no better than a guess."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter, defaultdict
 from typing import NamedTuple

@@ -6,8 +6,6 @@ hears is the same, the number of database queries included. Some scripts once to
 are drawn at random.
 """
 
-from __future__ import annotations
-
 import random
 import time
 import uuid

@@ -1,7 +1,5 @@
 """A person who annotates and sees policies learns nothing about pairs still to judge."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

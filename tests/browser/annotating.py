@@ -1,7 +1,5 @@
 """Shared helpers of the tests of annotators' pages."""
 
-from __future__ import annotations
-
 import re
 
 from playwright.sync_api import Page, expect

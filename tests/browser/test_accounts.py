@@ -1,7 +1,5 @@
 """The account in a real browser: the second step, confirming, and the way to a provider and back."""
 
-from __future__ import annotations
-
 import pytest
 from allauth.account.models import EmailAddress
 from playwright.sync_api import Page, expect

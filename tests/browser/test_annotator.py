@@ -1,7 +1,5 @@
 """An annotator at work in a real browser."""
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools

@@ -1,7 +1,5 @@
 """An editor looks through what was judged, voids one answer, restores it, and takes the rows home."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 

@@ -1,7 +1,5 @@
 """The page Models in a browser: a model is connected with its key, tested, and given its rules."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

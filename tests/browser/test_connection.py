@@ -2,8 +2,6 @@
 every judgment once, none lost, none doubled.
 """
 
-from __future__ import annotations
-
 import re
 from urllib.parse import parse_qsl
 

@@ -2,8 +2,6 @@
 clicking.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """An admin's dashboard in a real browser, moving while the experiment runs."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

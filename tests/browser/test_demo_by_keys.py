@@ -1,7 +1,5 @@
 """The demo's experiment for people, judged to its end with two keys."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """A crowd: guests in browsers of their own, from the owner's link to the way back."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Hostile responses in a real browser: the page stays whole, silent and usable."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Page, expect
 

@@ -1,7 +1,5 @@
 """A hundred judgments: by keyboard alone, and by touch on a phone."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Browser, Page, expect
 

@@ -1,7 +1,5 @@
 """An improvement from its button to its verdict, with the prepared texts and people of a known taste."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect

@@ -1,7 +1,5 @@
 """Tabs that close, phones that sleep, reloads and lost networks leave no pair without an outcome."""
 
-from __future__ import annotations
-
 import random
 from datetime import timedelta
 

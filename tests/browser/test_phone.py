@@ -1,7 +1,5 @@
 """The annotator's page on a phone, and on a slow connection."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Reading two long responses: scrolled together by block, differences, code, tables, and everything shown."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Page, expect
 

@@ -1,7 +1,5 @@
 """A model of one's own in the setup, thinking on the annotators' page, and cost on the result."""
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
 

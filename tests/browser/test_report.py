@@ -1,7 +1,5 @@
 """A shared report on paper."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Building an experiment of 2 × 3 policies by hand, with the keyboard."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Dialog, Page, Route, expect
 

@@ -1,7 +1,5 @@
 """The annotator's page at every size: the responses have half of the height, and nothing is cut."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Browser
 

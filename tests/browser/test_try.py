@@ -1,7 +1,5 @@
 """Trying a draft before its start: from the setup to the responses, as they come."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Page, expect
 

@@ -2,8 +2,6 @@
 reads, with real workers and a server that stands in for a model's.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator

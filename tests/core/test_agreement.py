@@ -1,7 +1,5 @@
 """Agreement of two judges."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Beliefs: one Newton step for each outcome, in every run as if it were alone, and the chances to be best."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import special, stats

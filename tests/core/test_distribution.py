@@ -1,7 +1,5 @@
 """The distribution llmpo-core: built as released, used where there is nothing but numpy and scipy."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

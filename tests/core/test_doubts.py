@@ -1,7 +1,5 @@
 """Doubts: biases that were planted are found, and honest data are left alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import fisher_exact, hypergeom

@@ -1,7 +1,5 @@
 """Claims on outcomes that are drawn without replacement: the proof of docs/proofs.md, "Finite pools"."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """The race of new policies against a champion, and the claim at its end."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable

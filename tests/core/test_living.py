@@ -1,7 +1,5 @@
 """Policies that join and leave: every conclusion keeps its risk, whoever joins or retires and when."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial

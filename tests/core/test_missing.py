@@ -5,8 +5,6 @@ which open one to answer or to leave, when to take an answer back, when to stop.
 thought of and is wrong pays more in the same search.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Restarted averages of likelihoods: valid for every sampler and stopping time, and quicker."""
 
-from __future__ import annotations
-
 import json
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """The order of asking: evidence that slow answers cannot bias, and runs of one annotator."""
 
-from __future__ import annotations
-
 from itertools import permutations, product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Figures beside the decision: shares of comparisons, and what levels are worth."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import special

@@ -1,7 +1,5 @@
 """The probabilities of the next pick, against the picks themselves."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The range of comparisons that a running experiment still needs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

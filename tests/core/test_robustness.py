@@ -1,7 +1,5 @@
 """The influence of single judgments and judges, and contradictions between data and assumptions."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Showings that begin, end, change and are taken back, in any order."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

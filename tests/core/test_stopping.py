@@ -1,7 +1,5 @@
 """The stopping rules against an evidence that is given."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

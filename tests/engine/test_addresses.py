@@ -1,7 +1,5 @@
 """Addresses that webhooks may and may not go to, by the special-purpose registries of IANA (RFC 6890)."""
 
-from __future__ import annotations
-
 import ipaddress
 
 import pytest

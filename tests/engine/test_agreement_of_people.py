@@ -1,7 +1,5 @@
 """Agreement of the people of an experiment: what counts for it, and what the page and the command say."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

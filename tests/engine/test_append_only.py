@@ -1,7 +1,5 @@
 """Changes that the database itself refuses."""
 
-from __future__ import annotations
-
 import pytest
 from django.db import IntegrityError, connection, transaction
 from django.db.models import F

@@ -1,7 +1,5 @@
 """Assignments: a pair stays whose it is, comes back first, and goes to nobody else."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """The audit log itself; that each service writes to it is tested with the service."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

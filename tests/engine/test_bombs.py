@@ -1,7 +1,5 @@
 """Files that would take the time or the memory of a web process, or end it with a fault of its own."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """`manage.py check_generation`: which backend runs, and what it writes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from io import StringIO
 

@@ -1,7 +1,5 @@
 """The sentences of claims: the policy, the margin, the risk, and what it assumes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

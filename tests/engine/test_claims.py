@@ -2,8 +2,6 @@
 locks.
 """
 
-from __future__ import annotations
-
 import threading
 import uuid
 from collections import Counter

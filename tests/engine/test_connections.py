@@ -1,7 +1,5 @@
 """Connections: who makes, changes, sees and lends them, and when a loan ends."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

@@ -1,7 +1,5 @@
 """Controls and the planner at once, on a database that really commits."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Tasks that are conversations, and their variables and tags: reading, checking, composing, sending."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Doubts about a result: what has no outcome, whose responses fail, and who differs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Making drafts: what is stored of a description, and which descriptions are refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The origin of a comparison's responses: new, written once, or imported."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The evidence is a fold over the log: what the planner stores is what a replay from nothing finds."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

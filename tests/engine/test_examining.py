@@ -1,7 +1,5 @@
 """The work of analysis workers: replays without each annotator."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """load_experiment and dump_experiment."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

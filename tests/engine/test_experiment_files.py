@@ -1,7 +1,5 @@
 """Experiments as files: round trips, and errors that name the place."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 from typing import Any

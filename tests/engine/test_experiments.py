@@ -1,7 +1,5 @@
 """The states that experiments move through."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.core import StopReason

@@ -1,7 +1,5 @@
 """Ready-made responses with a column for each factor: the full design, and every setting."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The claim of an experiment: which one stops it, which hold besides, and the sentence of its conclusion."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

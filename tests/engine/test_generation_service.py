@@ -1,7 +1,5 @@
 """Handing waiting responses to workers and taking the texts back."""
 
-from __future__ import annotations
-
 import uuid
 from collections import Counter
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Marks of bad faith that show across answers, and the result without somebody's judgments."""
 
-from __future__ import annotations
-
 import random
 from datetime import timedelta
 

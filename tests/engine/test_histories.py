@@ -1,7 +1,5 @@
 """The rows that clicks and planning read of a long history, and the indexes that they write into."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager

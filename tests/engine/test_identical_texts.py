@@ -1,7 +1,5 @@
 """Comparisons of one text twice: held back, and a tie that nobody sees when it is their turn."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.models import Comparison, Judgment, PairCount, Response

@@ -1,7 +1,5 @@
 """From the rows of files to tasks, responses and votes: roles, formats of other tools, faults, warnings."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """The three verdicts of an improvement, and the words before one."""
 
-from __future__ import annotations
-
 from engine.core.improvement import Kind
 from engine.domain.improvement_sentences import verdict_sentence
 

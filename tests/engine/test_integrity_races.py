@@ -1,7 +1,5 @@
 """One annotator from many tabs at once, an answer against a restore, and forgetting against removing."""
 
-from __future__ import annotations
-
 import pytest
 from django.db import transaction
 

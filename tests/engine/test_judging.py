@@ -1,7 +1,5 @@
 """Assignments, clicks, skips, and judgments taken back."""
 
-from __future__ import annotations
-
 import uuid
 from datetime import timedelta
 

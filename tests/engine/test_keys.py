@@ -1,7 +1,5 @@
 """Keys of connections at rest: sealed, bound to their address, rotated, read by workers alone."""
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess

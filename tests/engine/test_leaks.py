@@ -1,7 +1,5 @@
 """Responses that give themselves away."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.domain.leaks import find_leak

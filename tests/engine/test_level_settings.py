@@ -1,7 +1,5 @@
 """The settings of levels: what models take, what is refused, and how they go through files."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Values of levels, and the request that a policy's levels make."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """Each limit is one constant with a reason, and what exceeds it is refused before any work."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

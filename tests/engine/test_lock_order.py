@@ -4,8 +4,6 @@ Each test moves the row of the lowest number to the end of the table, where a st
 it last, and locks the two rows by number while the other side runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Messages of other tools, of every shape that is known."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Pairs without an answer, for each person and each policy."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

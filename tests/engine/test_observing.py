@@ -5,8 +5,6 @@ A replay looked after every vote and the planner when it ran, so that the two ha
 peaks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

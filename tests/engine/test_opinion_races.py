@@ -1,7 +1,5 @@
 """People click while the language model votes."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

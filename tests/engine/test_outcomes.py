@@ -1,7 +1,5 @@
 """Several judgments of one comparison become one outcome."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Several judgments of one comparison: by different people, one outcome, exact after every void."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from django.urls import reverse

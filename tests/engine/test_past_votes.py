@@ -1,7 +1,5 @@
 """Past votes become an experiment, or part of one: what is stored, what is refused, and how it goes on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Invitations: who they let in, how often, for how long, and what ends them."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """The planner: what it plans, when it stops, and what it writes down."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import timedelta
 

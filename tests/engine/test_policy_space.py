@@ -1,7 +1,5 @@
 """The policies of an experiment, and the assumptions of the engine about them."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.core import Factorial, Unstructured

@@ -1,7 +1,5 @@
 """Finite pools: nobody judges the same two texts twice, and what is used up."""
 
-from __future__ import annotations
-
 import pytest
 from django.urls import reverse
 

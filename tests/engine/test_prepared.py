@@ -1,7 +1,5 @@
 """Prepared reads find what the ORM finds, in as many statements, and are built once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Configurations and results of promptfoo as experiments; tests/fixtures/promptfoo holds invented files."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

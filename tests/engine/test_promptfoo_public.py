@@ -1,7 +1,5 @@
 """Configurations of promptfoo as authors write them in public: invented, with the traits of several."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 

@@ -4,8 +4,6 @@ What must hold on every database is tested on every database; what is about row 
 until the other side is seen to be blocked, so that the interleaving is the one that is meant.
 """
 
-from __future__ import annotations
-
 import time
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """The record of the judgments: a line each, a chain over them, and exports held against it."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

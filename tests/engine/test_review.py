@@ -1,7 +1,5 @@
 """Bringing voided judgments back, and voiding all of one annotator's."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

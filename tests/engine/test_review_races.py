@@ -1,7 +1,5 @@
 """Voids and restores while people click, in real threads."""
 
-from __future__ import annotations
-
 import pytest
 from django.db import transaction
 

@@ -1,7 +1,5 @@
 """The judge that knows the right answers."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

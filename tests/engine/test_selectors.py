@@ -1,7 +1,5 @@
 """The read side: counts, buffer, health, the evidence race."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import numpy as np

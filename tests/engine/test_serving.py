@@ -1,7 +1,5 @@
 """Settings of an experiment, offers of workers, and claims that respect both."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

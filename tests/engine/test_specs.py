@@ -1,7 +1,5 @@
 """An experiment's description, read back from its rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

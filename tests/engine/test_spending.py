@@ -1,7 +1,5 @@
 """The ledger of charges, its sums, and the limits of money."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """SQLite has one writer at a time: everybody else waits for the lock, and no longer than it is held."""
 
-from __future__ import annotations
-
 import gc
 import sqlite3
 import time

@@ -1,7 +1,5 @@
 """What the reading process makes of files, and what it does with files that ask for too much."""
 
-from __future__ import annotations
-
 import gc
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Celery's way in: messages only wake, and none of them is worth an error or a wait."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

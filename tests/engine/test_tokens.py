@@ -1,7 +1,5 @@
 """API tokens: one secret, kept as a hash, good for a while."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Trials of drafts: written through the queue, kept apart from the experiment, and limited."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.domain.errors import SpecError, WrongStateError

@@ -1,7 +1,5 @@
 """Annotators take turns, so that no one's session weighs on a pair of policies alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.importing.votes import Vote, Winner

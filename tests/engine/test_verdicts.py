@@ -1,7 +1,5 @@
 """The question to a language model, and the reading of its answers."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest

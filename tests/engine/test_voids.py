@@ -1,7 +1,5 @@
 """Voids by hand: who voided what, and which policy the evidence names with and without it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Numbers in sentences."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.domain.wording import duration

@@ -1,7 +1,5 @@
 """One batch of a generation worker, from claim to stored text."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -1,7 +1,5 @@
 """The workers that count as alive, as every page and alarm sees it."""
 
-from __future__ import annotations
-
 import ast
 from datetime import timedelta
 from pathlib import Path

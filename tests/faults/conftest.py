@@ -1,7 +1,5 @@
 """A Redis server of one's own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

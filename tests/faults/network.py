@@ -1,7 +1,5 @@
 """A network between the processes and their servers, and a server, to be broken at will."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """The cache's server is away, or says nothing: every page and answer is as without one."""
 
-from __future__ import annotations
-
 import pytest
 from django.core.cache import cache
 from django.test import Client

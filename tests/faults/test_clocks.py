@@ -1,7 +1,5 @@
 """A machine whose clock is ten minutes off: assignments, claims and signs of life go by the database."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from datetime import timedelta

@@ -4,8 +4,6 @@ Not at random: once at each statement of the request. Whatever was under way the
 request would have got anyway or 503 with Retry-After, and the same request again finishes the work.
 """
 
-from __future__ import annotations
-
 import select
 import threading
 from collections.abc import Callable, Iterator

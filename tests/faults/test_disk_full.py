@@ -1,7 +1,5 @@
 """No room on the disk: for the database, for an upload, and for the log."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import sys

@@ -4,8 +4,6 @@ Whatever happens, an annotator's answer is saved, or refused with 503 until it i
 by themselves; and every answer that was confirmed is there once.
 """
 
-from __future__ import annotations
-
 import http.client
 import os
 import re

@@ -1,7 +1,5 @@
 """A real HTTP server that speaks as much of OpenAI's chat protocol as the tests need."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ A backend's test module subclasses :class:`BackendContract` (and :class:`StreamC
 requests while it writes) and gives a ``backend`` fixture with a small model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

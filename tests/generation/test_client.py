@@ -1,7 +1,5 @@
 """The client on the network: where it goes, how long it waits, and what it never tells."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import html

@@ -1,7 +1,5 @@
 """Every reported behaviour of a server has its right ending: an answer in parts, no answer, or a failure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

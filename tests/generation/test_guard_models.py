@@ -1,7 +1,5 @@
 """Guard models: they read tasks and responses through the policy's own backend, and their word is final."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

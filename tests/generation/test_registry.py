@@ -1,7 +1,5 @@
 """The backend that the settings name."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Iterator
 

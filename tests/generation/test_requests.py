@@ -1,7 +1,5 @@
 """A request holds only what a level sets, in its vendor's words, and says what was left out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

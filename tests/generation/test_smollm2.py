@@ -1,7 +1,5 @@
 """SmolLM2 keeps the contract of all backends, with its real model."""
 
-from __future__ import annotations
-
 import httpx2
 import pytest
 

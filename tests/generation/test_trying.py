@@ -1,7 +1,5 @@
 """The test of a connection: what it finds about a model that refuses settings, and about one that fails."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """An experiment with one person in every role, and the messages that the pages send."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

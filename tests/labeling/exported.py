@@ -1,7 +1,5 @@
 """Experiments that exports are made of, in tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from django.core.management import call_command

@@ -1,7 +1,5 @@
 """Responses that a hostile or broken model might write: what is shown of them must be inert."""
 
-from __future__ import annotations
-
 _SCRIPT = {
     "script": "<script>alert(1)</script>",
     "script in mixed case": "<ScRiPt src=//evil.example></sCrIpT>",

@@ -3,8 +3,6 @@
 tests/authorisation tries every address as everybody, by every method.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """One's own account: password, e-mail, second step, sessions."""
 
-from __future__ import annotations
-
 import re
 from io import StringIO
 from time import time

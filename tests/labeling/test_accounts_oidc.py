@@ -1,7 +1,5 @@
 """Logging in with the organisation's accounts, against a real provider on this machine."""
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
 from html import unescape

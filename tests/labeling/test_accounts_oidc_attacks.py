@@ -1,7 +1,5 @@
 """Attacks on the login by OpenID Connect, by hostile people and broken providers."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """Lockouts after wrong passwords, and client addresses."""
 
-from __future__ import annotations
-
 import logging
 import time
 from ipaddress import ip_network

@@ -1,7 +1,5 @@
 """Every action through a page or the API is in the log with its actor, and the text names no person."""
 
-from __future__ import annotations
-
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client

@@ -1,7 +1,5 @@
 """Django's own admin site: accounts can be edited, rows that an estimate rests on only read."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

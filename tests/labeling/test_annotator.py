@@ -1,7 +1,5 @@
 """The figures of one annotator: for those who run the experiment, and for themselves."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

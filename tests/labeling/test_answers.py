@@ -1,7 +1,5 @@
 """Actions of an annotator besides judging: reporting, undoing, looking back, staying and leaving."""
 
-from __future__ import annotations
-
 import re
 import uuid
 

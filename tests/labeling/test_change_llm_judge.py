@@ -1,7 +1,5 @@
 """The dashboard's section on the language model that judges, and its buttons."""
 
-from __future__ import annotations
-
 import pytest
 from django.urls import reverse
 

@@ -1,7 +1,5 @@
 """Starting, pausing, stopping."""
 
-from __future__ import annotations
-
 import pytest
 from django.urls import reverse
 

@@ -1,7 +1,5 @@
 """The commands of ``manage.py`` that tell or mend."""
 
-from __future__ import annotations
-
 import json
 import stat
 from pathlib import Path

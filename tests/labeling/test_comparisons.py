@@ -1,7 +1,5 @@
 """The comparison browser: filters, leafing, one comparison in full, voiding and restoring."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

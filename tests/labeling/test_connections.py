@@ -1,7 +1,5 @@
 """The page Models: a key goes in, and comes out nowhere."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import pytest

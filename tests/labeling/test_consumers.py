@@ -1,7 +1,5 @@
 """Each export is read by a real consumer, whose files come in: Hugging Face's `datasets` and pandas."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Tasks that are conversations, with variables and tags: on pages, in exports, through the API."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The result, the quality and the method of one experiment, and the parts of them that update themselves."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

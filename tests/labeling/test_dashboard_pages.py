@@ -1,7 +1,5 @@
 """Pages of the dashboard are computed once for all viewers, and say how old they are."""
 
-from __future__ import annotations
-
 import html
 import re
 from datetime import timedelta

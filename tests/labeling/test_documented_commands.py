@@ -1,7 +1,5 @@
 """The commands that docs/votes.md and docs/export.md show, run as typed."""
 
-from __future__ import annotations
-
 import csv
 import re
 import shlex

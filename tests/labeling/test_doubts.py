@@ -1,7 +1,5 @@
 """Doubts about a result, and what machines gave: the same words on the card, in the report, in messages."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every format of the export, the filter, the manifest, and the page that offers them."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """A request that is too large is 413, a database that is busy is 503, and the API's errors are JSON."""
 
-from __future__ import annotations
-
 import io
 import json
 import sqlite3

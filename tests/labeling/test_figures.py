@@ -1,7 +1,5 @@
 """The figures behind the dashboard's charts and tables, and the cards of the home page."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from datetime import timedelta

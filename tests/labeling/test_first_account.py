@@ -1,7 +1,5 @@
 """The first account of an installation, and the first steps after it."""
 
-from __future__ import annotations
-
 import re
 import time
 

@@ -1,7 +1,5 @@
 """Words for figures and names."""
 
-from __future__ import annotations
-
 import pytest
 
 from labeling.formatting import browser

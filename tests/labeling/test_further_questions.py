@@ -1,7 +1,5 @@
 """Further questions: asked beside the one that decides, kept with its answer, and no evidence."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

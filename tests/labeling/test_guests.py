@@ -1,7 +1,5 @@
 """Guests: people who judge by a link, without an account of their own."""
 
-from __future__ import annotations
-
 import csv
 import io
 

@@ -1,7 +1,5 @@
 """Marks on the page Quality: answers faster than reading, and for the longer response only."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

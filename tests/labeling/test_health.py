@@ -1,7 +1,5 @@
 """The probes: alive, and ready."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

@@ -1,7 +1,5 @@
 """A writer that copies answers of the tasks that it has seen: on the pages, with people of a known taste."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The first page after login."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Hostile responses are inert: what a browser would make of them holds nothing but harmless elements."""
 
-from __future__ import annotations
-
 from urllib.parse import urlsplit
 
 import hypothesis

@@ -1,7 +1,5 @@
 """The same file imported by several workers at once, in real threads."""
 
-from __future__ import annotations
-
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client

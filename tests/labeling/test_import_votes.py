@@ -1,7 +1,5 @@
 """Past votes by the command and by the page, and the way out and back."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import Counter

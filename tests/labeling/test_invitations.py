@@ -1,7 +1,5 @@
 """The way in: making a link, following it, signing up, the guidelines."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import logging

@@ -1,7 +1,5 @@
 """The click."""
 
-from __future__ import annotations
-
 import pytest
 from django.urls import reverse
 

@@ -1,7 +1,5 @@
 """The download of judgments."""
 
-from __future__ import annotations
-
 import csv
 import io
 

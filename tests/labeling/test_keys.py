@@ -1,7 +1,5 @@
 """The keys and the layout that each person chooses for judging."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Annotators' pages speak the reader's language; those of admins are English throughout."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

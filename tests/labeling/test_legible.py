@@ -1,7 +1,5 @@
 """Runs of combining marks, of which 199,000 crashed the annotator's tab."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

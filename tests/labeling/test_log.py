@@ -1,7 +1,5 @@
 """The log of an experiment, as its watchers read it."""
 
-from __future__ import annotations
-
 import pytest
 from django.urls import reverse
 

@@ -1,7 +1,5 @@
 """Logging in and out, and what keeps guessing slow."""
 
-from __future__ import annotations
-
 import pytest
 from django.urls import reverse
 

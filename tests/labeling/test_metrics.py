@@ -1,7 +1,5 @@
 """`/metrics`: what Prometheus reads, and the dashboard that shows it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """One name is one account, whatever its case; and which accounts share a browser."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """No browser and no proxy keeps an answer: pages, exports, setup files and API replies are personal."""
 
-from __future__ import annotations
-
 import pytest
 from django.test import Client
 from django.urls import reverse

@@ -1,7 +1,5 @@
 """Subscriptions on the page of settings: added, tested and removed."""
 
-from __future__ import annotations
-
 import pytest
 from django.urls import reverse
 

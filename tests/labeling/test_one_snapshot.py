@@ -1,7 +1,5 @@
 """Pages, report, list, API, mails and badge say how an experiment stands in the same words."""
 
-from __future__ import annotations
-
 import re
 from html import unescape
 

@@ -1,7 +1,5 @@
 """Exports for other tools: our own importer reads them again, and the data set is what its card says."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """Our own exports, imported again as past votes: an experiment never counts one of its judgments twice."""
 
-from __future__ import annotations
-
 import csv
 import json
 import random

@@ -1,7 +1,5 @@
 """The parts of a response on pages, in exports and in the API: text, thinking, and no answer."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

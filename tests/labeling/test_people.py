@@ -1,7 +1,5 @@
 """The page of members: who sees it, who changes it."""
 
-from __future__ import annotations
-
 import pytest
 from django.urls import reverse
 

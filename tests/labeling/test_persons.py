@@ -1,7 +1,5 @@
 """The pages on which a superuser looks somebody up and forgets them, and one's own file."""
 
-from __future__ import annotations
-
 import pytest
 from allauth.usersessions.models import UserSession
 from django.contrib.sessions.models import Session

@@ -1,7 +1,5 @@
 """The page of one policy, its request as a file, and the setup that can be read after the start."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """A finite pool from the upload to its end, on the pages alone."""
 
-from __future__ import annotations
-
 import json
 import re
 from html import unescape

@@ -1,7 +1,5 @@
 """The progress that annotators see, and the information that it must not give."""
 
-from __future__ import annotations
-
 import pytest
 from django.urls import reverse
 

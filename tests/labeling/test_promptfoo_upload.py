@@ -1,7 +1,5 @@
 """Files of promptfoo in the browser and by the API: what was found is shown before anything is stored."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The ranking of the policies: on the command line and as a file."""
 
-from __future__ import annotations
-
 import csv
 import io
 

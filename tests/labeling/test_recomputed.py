@@ -1,7 +1,5 @@
 """The dashboard's numbers, computed anew by the engine's core from the exported file and nothing else."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The inbox of flags and comments."""
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """A model's text made safe to show, and shown in full."""
 
-from __future__ import annotations
-
 import html
 import re
 

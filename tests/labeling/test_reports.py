@@ -1,7 +1,5 @@
 """The report of an experiment, and the links by which people without an account read it."""
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """Runs of other tools, and settings beside ready-made responses: in the browser and by the API."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

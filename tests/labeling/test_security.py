@@ -1,7 +1,5 @@
 """Headers of every answer, and information that no annotator may get."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

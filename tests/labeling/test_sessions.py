@@ -1,7 +1,5 @@
 """Sessions end when they are over, and with the account."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Setting up experiments in the browser: what is stored, what is refused, and that nothing typed is lost."""
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile

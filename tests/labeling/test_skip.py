@@ -1,7 +1,5 @@
 """Skipping a pair: with a reason, and for good."""
 
-from __future__ import annotations
-
 import pytest
 from django.urls import reverse
 

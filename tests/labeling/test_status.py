@@ -1,7 +1,5 @@
 """An experiment's state in words."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

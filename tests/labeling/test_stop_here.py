@@ -1,7 +1,5 @@
 """The ladder of claims on the dashboard, and the button that stops on one that holds."""
 
-from __future__ import annotations
-
 import csv
 import re
 

@@ -1,7 +1,5 @@
 """The page of one's own API tokens."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

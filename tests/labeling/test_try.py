@@ -1,7 +1,5 @@
 """The page that tries a draft: its responses, what it warns of, and that it ends with the draft."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """An uploaded file on its way: a worker imports it, and its page asks for what its user has to say."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

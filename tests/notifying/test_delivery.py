@@ -1,7 +1,5 @@
 """Sending in earnest: a real HTTP server on this machine, and Django's outbox for mail."""
 
-from __future__ import annotations
-
 import json
 import re
 import smtplib

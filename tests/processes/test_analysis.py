@@ -1,7 +1,5 @@
 """Real workers: planning never waits behind replays, and another worker does those that one leaves undone."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

@@ -1,7 +1,5 @@
 """Backups: written while an experiment runs, restored into an empty database by the command, and verified."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

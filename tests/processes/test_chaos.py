@@ -1,7 +1,5 @@
 """A model server that errs and hangs, and workers that are killed in the middle of their work."""
 
-from __future__ import annotations
-
 import random
 import threading
 from typing import Any

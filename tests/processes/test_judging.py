@@ -1,7 +1,5 @@
 """A real worker that has a language model judge, killed with -9 while it waits for an answer."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """The test of a connection in a real worker, at DEBUG, whose key is rotated meanwhile."""
 
-from __future__ import annotations
-
 import pytest
 from django.conf import settings as django_settings
 

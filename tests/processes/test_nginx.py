@@ -2,8 +2,6 @@
 compose.yaml and Kubernetes in front of a socket.
 """
 
-from __future__ import annotations
-
 import html
 import http.client
 import os

@@ -1,7 +1,5 @@
 """`llmpo serve` and `llmpo demo` as their users meet them: one command, a page, Ctrl-C, and again."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """A generation worker that is told to stop, and workers that serve different models."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """A real gunicorn, as compose.yaml starts it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """The application as one wheel, in an environment and a folder that hold nothing else."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Registries of prompts on this machine, which answer as Langfuse, MLflow and LangSmith do."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

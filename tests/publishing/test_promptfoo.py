@@ -1,7 +1,5 @@
 """The winner as a configuration of promptfoo, read back by our own reader."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 from typing import Any

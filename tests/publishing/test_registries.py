@@ -1,7 +1,5 @@
 """Winners go to registries on this machine, by the pages, and come back."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

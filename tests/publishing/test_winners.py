@@ -1,7 +1,5 @@
 """The winner of an experiment as a file of promptfoo: pages, API, client and command."""
 
-from __future__ import annotations
-
 import pytest
 from django.core.management.base import CommandError
 from django.urls import reverse

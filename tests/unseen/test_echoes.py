@@ -3,8 +3,6 @@
 It echoes in a refusal (401), in a failure (500), in the refusal of a setting (400) and in an answer (200).
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import logging

@@ -1,7 +1,5 @@
 """What a writer gives that cannot join the race."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.domain.proposals import fault_of, is_worse, longest_for

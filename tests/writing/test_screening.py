@@ -1,7 +1,5 @@
 """A language model that judges compares proposals with their parents before people do."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Writers: what they send, what they make of an answer, and what is recorded, against a real server."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints

@@ -1,7 +1,5 @@
 """Tests a connection: one small task, asked again without each setting that the server refuses."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

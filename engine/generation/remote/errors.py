@@ -1,7 +1,5 @@
 """Decide from an error's status and words whose fault it is."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Opens connections to checked addresses only."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor

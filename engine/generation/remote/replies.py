@@ -1,7 +1,5 @@
 """Parse any answer of a server into parts, finish reason and tokens, or a failure."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Cut secrets out of servers' messages: some repeat everything that they were sent."""
 
-from __future__ import annotations
-
 import base64
 import html
 import json

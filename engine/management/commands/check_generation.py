@@ -1,7 +1,5 @@
 """Try the generation backend: one response per policy, printed."""
 
-from __future__ import annotations
-
 import time
 from argparse import ArgumentParser
 from collections.abc import Iterator

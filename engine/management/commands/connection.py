@@ -1,7 +1,5 @@
 """Makes, lists, tests and retires connections to models. A key never stands on a command line."""
 
-from __future__ import annotations
-
 import sys
 from argparse import ArgumentParser
 from typing import Any

@@ -1,7 +1,5 @@
 """Django's ``migrate``, one at a time for a database, which tries again if somebody holds a table."""
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from collections.abc import Iterator

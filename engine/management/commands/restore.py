@@ -1,7 +1,5 @@
 """Fill an empty database with a backup."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Bring the database to this version, after a backup."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.conf import settings

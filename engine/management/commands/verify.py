@@ -1,7 +1,5 @@
 """Recompute every derived value, and report differences."""
 
-from __future__ import annotations
-
 import csv
 import json
 import sys

@@ -1,7 +1,5 @@
 """The demo on this machine: an installation with two logins and two experiments."""
 
-from __future__ import annotations
-
 from django.conf import settings
 from django.core.management import call_command
 

@@ -1,7 +1,5 @@
 """Write an experiment's judgments to a file."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any

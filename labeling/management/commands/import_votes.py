@@ -1,7 +1,5 @@
 """Make an experiment from past votes, or add them to one."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any

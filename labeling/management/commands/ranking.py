@@ -1,7 +1,5 @@
 """Write the ranking of an experiment's policies."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Say whether what the processes need is there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.conf import settings

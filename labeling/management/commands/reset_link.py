@@ -1,7 +1,5 @@
 """``manage.py reset_link NAME``: a link with which somebody who cannot log in sets a new password."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from allauth.account.forms import default_token_generator

@@ -1,7 +1,5 @@
 """An installation on this machine with one command: database, web server and workers; empty at first."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

@@ -1,7 +1,5 @@
 """Derive sides and checks again from the secrets, and compare them with the record."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Write the winner of an experiment as a configuration of promptfoo."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
