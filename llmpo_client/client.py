@@ -239,6 +239,11 @@ class Client:
         path = f"/experiments/{experiment_id}/improvement/certify"
         return cast(types.Improvement, self._json("POST", path))
 
+    def go_on_improving(self, experiment_id: int, clicks: int = 100) -> types.Improvement:
+        """Look on from the champion of an improvement that has ended, with so many more clicks."""
+        path = f"/experiments/{experiment_id}/improvement/go-on"
+        return cast(types.Improvement, self._json("POST", path, {"clicks": clicks}))
+
     def stop_improving(self, experiment_id: int) -> types.Improvement:
         """End the improvement now."""
         path = f"/experiments/{experiment_id}/improvement/stop"

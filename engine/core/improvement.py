@@ -168,14 +168,16 @@ class Improvement:
         self._beliefs = Family(original)
         self._showings: dict[int, _Showing] = {}
         self._ended: list[int] = []
-        # The claim, once the champion is fixed.
+        self._looks = True
+        # The claim, once a champion was fixed, and the champion that it is about.
         self._claim: Succession | None = None
+        self._claimed = original
         self._certified = False
 
     @property
     def phase(self) -> Phase:
         """Where it stands: looking for a champion, comparing it with the original, or at the end."""
-        if self._claim is None:
+        if self._looks:
             return "explore"
         over = self._certified or self.champion == self.original or self.used >= self.clicks
         return "ended" if over else "certify"
@@ -186,7 +188,7 @@ class Improvement:
         None any more where too few clicks are left to try them.
         """
         free = self.places - len(self.challengers)
-        if self._claim is not None or free <= 0 or self._too_late:
+        if not self._looks or free <= 0 or self._too_late:
             return {}
         return {self.champion: free}
 
@@ -236,7 +238,7 @@ class Improvement:
         """
         if self.phase == "ended":
             return None
-        if self._claim is not None:
+        if not self._looks:
             left = self.clicks - self.used - self.n_open - ahead
             return (self.champion, self.original) if left > 0 else None
         if not self.challengers:
@@ -279,7 +281,7 @@ class Improvement:
         for policy in (i, j):
             if policy != self.original and policy not in self._parents:
                 raise ValueError(f"policy {policy} never joined")
-        counts = self._claim is not None and {i, j} == {self.champion, self.original} and i != j
+        counts = not self._looks and {i, j} == {self.champion, self.original} and i != j
         if counts and self._claim is not None:
             self._claim.tell(None)
         self._showings[showing] = _Showing(i, j, 0.0 if counts else None)
@@ -338,7 +340,7 @@ class Improvement:
     def verdict(self) -> Verdict:
         """The word on champion and original by now."""
         share, lower, risk = None, 0.0, 1.0
-        if (claim := self._claim) is not None:
+        if (claim := self._claim) is not None and self.champion in {self.original, self._claimed}:
             told = [
                 known.outcome if known.j == self.original else 1.0 - known.outcome
                 for known in self._showings.values()
@@ -348,8 +350,10 @@ class Improvement:
             lower = win_rate_at_least(claim.won, claim.lost, self.delta)
             risk = min(1.0, math.exp(-claim.log_e))
         # A champion that was withdrawn is not the one that the evidence is about.
-        if self._certified and self.champion != self.original:
+        if self._certified and self.champion == self._claimed:
             return Verdict("certified", self.champion, share, max(lower, 0.5), min(risk, self.delta))
+        # A champion that follows others may need more than its own comparisons.
+        lower = min(lower, 0.5)
         better = self.champion != self.original and self.strength(self.champion)[0] > 0.0
         policy = self.champion if better else self.original
         if self.phase != "ended":
@@ -391,7 +395,7 @@ class Improvement:
             for each in map(self._showings.__getitem__, self._ended):
                 if each.outcome is not None:
                     self._beliefs.tell(each.i, each.j, each.outcome)
-        if self._claim is None:
+        if self._looks:
             self._settle()
             self._fix_in_time()
 
@@ -427,12 +431,31 @@ class Improvement:
         It is whoever is ahead, as no more clicks will tell. A champion is compared even where it is not
         expected to beat the original: over a long line of champions beliefs add up what they have not seen.
         """
-        if self._claim is not None:
+        if not self._looks:
             return
         best = max([self.champion, *self._tried()], key=lambda policy: self.strength(policy)[0])
         if best != self.champion:
             self._promote(best, self._beliefs.chance(best, self.champion))
-        self._claim = Succession(self.delta)
+        self._looks = False
+        if self._claim is None:
+            self._claim = Succession(self.delta)
+        if self.champion in {self.original, self._claimed}:
+            return
+        if self._claimed != self.original:
+            self._claim.hand_over()
+            self._certified = False
+            for known in self._showings.values():
+                known.counted = None
+        self._claimed = self.champion
+
+    def go_on(self, clicks: int) -> None:
+        """Look for something better still, from the champion on, with so many clicks more than it had.
+
+        The claim is about the original still, and its risk is that of all champions together.
+        """
+        self.clicks += clicks
+        self._explore = self.used + clicks_to_explore(self.clicks - self.used)
+        self._looks = True
 
     def _fix_in_time(self) -> None:
         """Fix the champion once the clicks to find one are used, or nobody can race any more."""

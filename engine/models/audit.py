@@ -72,6 +72,7 @@ class AuditEntry(models.Model):
         TASK_LEFT_OUT = "task_left_out", "Task left out"
         IMPROVE = "improve", "Improvement started"
         IMPROVED = "improved", "Improvement ended"
+        GO_ON = "go_on", "Improvement goes on"
         FIX_CHAMPION = "fix_champion", "Champion fixed"
         STOP_IMPROVING = "stop_improving", "Improvement stopped"
         PROPOSAL_ACCEPTED = "proposal_accepted", "Proposal accepted"

@@ -67,10 +67,11 @@ class Improvement(models.Model):
     last_row = models.PositiveBigIntegerField(
         null=True, editable=False, help_text="Key of the last event of the log that came before its end."
     )
-    certify_from = models.PositiveBigIntegerField(
-        null=True,
+    turns = models.JSONField(
+        default=list,
         editable=False,
-        help_text="Number of the event after which the champion was fixed, where that came early.",
+        help_text="What its owner decided: lists of the number of the event before, and how many more clicks "
+        "it has from there on; or null, where the champion was fixed early.",
     )
     exhausted = models.BooleanField(
         default=False, editable=False, help_text="The writer has nothing more to give."

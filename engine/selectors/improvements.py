@@ -69,9 +69,10 @@ def waiting_in(improvement: Improvement) -> int:
 
 def race_of(improvement: Improvement) -> Race:
     """The race after all that the evidence has of it, from the log alone."""
+    turns = list(improvement.turns)
     race = Race(
         improvement.original.index,
-        clicks=improvement.clicks,
+        clicks=improvement.clicks - sum(more or 0 for _, more in turns),
         delta=improvement.delta,
         seed=improvement.seed,
     )
@@ -79,8 +80,8 @@ def race_of(improvement: Improvement) -> Race:
     phases = dict(planned_in(improvement).values_list("pk", "plan__phase"))
     known = set[int]()
     for number, event in enumerate(_events_of(improvement), improvement.first + 1):
-        if improvement.certify_from is not None and number > improvement.certify_from:
-            race.certify()
+        while turns and number > turns[0][0]:
+            take_turn(race, turns.pop(0)[1])
         if event.policy:
             if event.kind == Kind.JOINED and event.policy in children:
                 race.add(event.i, event.j)
@@ -99,9 +100,17 @@ def race_of(improvement: Improvement) -> Race:
             race.reopen(event.comparison)
         else:
             race.revise(event.comparison, event.outcome)
-    if improvement.certify_from is not None:
-        race.certify()
+    for _, more in turns:
+        take_turn(race, more)
     return race
+
+
+def take_turn(race: Race, more: int | None) -> None:
+    """Have a race go as its owner decided; see :attr:`engine.models.Improvement.turns`."""
+    if more is None:
+        race.certify()
+    else:
+        race.go_on(more)
 
 
 def _events_of(improvement: Improvement) -> list[Logged]:
@@ -240,7 +249,7 @@ def record_of(improvement: Improvement) -> dict[str, Any]:
         compared[phase].append(number)
     own = (
         "state", "phase", "clicks", "used", "delta", "wish", "needs_ok", "longest", "writer", "connection",
-        "seed", "first", "last", "certify_from", "started_at", "ended_at",
+        "seed", "first", "last", "turns", "started_at", "ended_at",
     )  # fmt: skip
     return {name: getattr(improvement, name) for name in own} | {
         "factor": improvement.factor.name,

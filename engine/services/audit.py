@@ -65,6 +65,7 @@ SENTENCES: dict[str, str] = {
     _Action.TASK_LEFT_OUT: "Left out task {task}: {reason}{counted}",
     _Action.IMPROVE: "Began to improve {original}: {clicks:comparison}, risk {delta}. {wish}",
     _Action.IMPROVED: "The improvement ended after {used:comparison}. {verdict}",
+    _Action.GO_ON: "Goes on improving from {champion}: {clicks:comparison} more",
     _Action.FIX_CHAMPION: "Compares the best text with the original from here on, after {used:comparison}",
     _Action.STOP_IMPROVING: "Stopped improving after {used:comparison}. {verdict}",
     _Action.PROPOSAL_ACCEPTED: "Accepted proposal {number}{edited}.",

@@ -105,12 +105,7 @@ def start_improvement(
             f"Half of the tasks judge what was written from the others: give {_FEWEST_TASKS}, of which no "
             f"writer has seen votes on {selectors.FEWEST_JUDGING}."
         )
-    was_running = experiment.state == Experiment.State.RUNNING
-    if experiment.state == Experiment.State.CONCLUDED:
-        run_again(experiment=experiment)
-    experiment.state, experiment.closing_since = Experiment.State.RUNNING, None
-    experiment.save(update_fields=["state", "closing_since"])
-    last = settle_evidence(experiment=experiment).last
+    was_running, last = _run(experiment)
     improvement = Improvement(
         experiment=experiment,
         original=policy,
@@ -128,14 +123,7 @@ def start_improvement(
     except ValidationError as error:
         raise SpecError(faults_in(error)) from error
     improvement.save()
-    discard_waiting(experiment, "An improvement began before this comparison was shown.")
-    needed = counts.comparison_count(experiment.pk) + improvement.clicks
-    if experiment.budget < needed:
-        change_settings(experiment_id=experiment.pk, by=by, budget=needed)
-    race = selectors.race_of(improvement)
-    improvement.verdict = selectors.verdict_of(improvement, race)
-    improvement.save(update_fields=["verdict"])
-    _keep_wants(improvement, race)
+    _begin(improvement, selectors.race_of(improvement), improvement.clicks, by)
     details = {
         "original": policy_names(experiment)[policy.index].name,
         "factor": changed.name,
@@ -147,6 +135,64 @@ def start_improvement(
     }
     record(experiment=experiment, by=by, action=AuditEntry.Action.IMPROVE, details=details)
     return improvement
+
+
+@transaction.atomic
+def go_on_improving(*, improvement_id: int, clicks: int, by: User | None = None) -> Improvement:
+    """Look for something better still than the champion of an improvement that has ended.
+
+    The claim is about its original, and its risk is that of the whole improvement.
+
+    Raises
+    ------
+    WrongStateError
+        It runs, another one began after it, or what it compares is gone.
+    """
+    experiment_id = Improvement.objects.values_list("experiment", flat=True).get(pk=improvement_id)
+    experiment = locked_experiment(experiment_id)
+    parent_of(experiment)
+    improvement = Improvement.objects.select_related("original", "champion", "factor").get(pk=improvement_id)
+    improvement.experiment = experiment
+    if improvement != selectors.newest_improvement(experiment) or improvement.state == Improvement.State.OPEN:
+        raise WrongStateError("An improvement goes on once it has ended, unless another one began.")
+    if improvement.champion.retired_at or improvement.original.retired_at:
+        raise WrongStateError("Its champion or its original has retired. Start another improvement.")
+    improvement.was_running, last = _run(experiment)
+    improvement.state, improvement.phase = Improvement.State.OPEN, Improvement.Phase.EXPLORE
+    improvement.last = improvement.last_row = improvement.ended_at = None
+    improvement.exhausted = False
+    improvement.save()
+    race = selectors.race_of(improvement)
+    more = clicks - (race.clicks - race.used)
+    improvement.turns.append([last, more])
+    improvement.clicks += more
+    race.go_on(more)
+    _begin(improvement, race, clicks, by)
+    details = {"clicks": clicks, "champion": policy_names(experiment)[improvement.champion.index].name}
+    _log(improvement, AuditEntry.Action.GO_ON, by, details)
+    return improvement
+
+
+def _run(experiment: Experiment) -> tuple[bool, int]:
+    """Have a locked experiment run; whether it did, and the number of its last event."""
+    was_running = experiment.state == Experiment.State.RUNNING
+    if experiment.state == Experiment.State.CONCLUDED:
+        run_again(experiment=experiment)
+    experiment.state, experiment.closing_since = Experiment.State.RUNNING, None
+    experiment.save(update_fields=["state", "closing_since"])
+    return was_running, settle_evidence(experiment=experiment).last
+
+
+def _begin(improvement: Improvement, race: Race, clicks: int, by: User | None) -> None:
+    """Have a locked experiment compare for this race alone from here on, so many clicks long."""
+    experiment = improvement.experiment
+    discard_waiting(experiment, "An improvement began before this comparison was shown.")
+    needed = counts.comparison_count(experiment.pk) + clicks
+    if experiment.budget < needed:
+        change_settings(experiment_id=experiment.pk, by=by, budget=needed)
+    improvement.verdict = selectors.verdict_of(improvement, race)
+    improvement.save(update_fields=["clicks", "turns", "verdict"])
+    _keep_wants(improvement, race)
 
 
 def _divided(experiment: Experiment) -> list[int]:
@@ -192,7 +238,7 @@ def fix_champion(*, improvement_id: int, by: User | None = None) -> Improvement:
     race = selectors.race_of(improvement)
     if race.phase != "explore":
         raise WrongStateError("The champion is fixed already.")
-    improvement.certify_from = last
+    improvement.turns.append([last, None])
     race.certify()
     _note_moves(improvement, race, by)
     _keep_wants(improvement, race)
@@ -516,7 +562,7 @@ def settle(*, improvement: Improvement, folded: int) -> Settled:
         and not race.challengers
         and not _on_their_way(improvement)
     ):
-        improvement.certify_from = folded
+        improvement.turns.append([folded, None])
         race.certify()
     news = _note_moves(improvement, race)
     pending = selectors.planned_in(improvement).filter(state__in=Comparison.PENDING, plan__phase=race.phase)
@@ -598,7 +644,7 @@ def _note_moves(improvement: Improvement, race: Race, by: User | None = None) ->
     improvement.verdict = selectors.verdict_of(improvement, race)
     improvement.course = _with_this_point(improvement, race)
     # Not all: a claim to write is made without the experiment's lock.
-    improvement.save(update_fields=["champion", "used", "phase", "verdict", "course", "certify_from"])
+    improvement.save(update_fields=["champion", "used", "phase", "verdict", "course", "turns"])
     if race.phase != "explore" and was[0] == Improvement.Phase.EXPLORE:
         news = True
         _close_race(improvement, "The champion was fixed before it was settled.", by)
@@ -656,6 +702,6 @@ def _end(improvement: Improvement, race: Race, state: str, by: User | None) -> N
     announce(
         experiment=experiment,
         event=Subscription.Event.IMPROVED,
-        key=f"improved {improvement.pk}",
+        key=f"improved {improvement.pk} {improvement.clicks}",
         sentence=details["verdict"],
     )

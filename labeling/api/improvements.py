@@ -44,6 +44,10 @@ class ImprovementIn(Exact):
     connection: str = Field("", description="The connection that the writer asks, by its name.")
 
 
+class GoOnIn(Exact):
+    clicks: int = Field(100, ge=20, le=10_000, description="How many more comparisons to spend.")
+
+
 class AcceptIn(Exact):
     text: str | None = Field(None, description="Another text in its place.")
 
@@ -164,6 +168,18 @@ def stop_improvement(request: AuthenticatedRequest, experiment_id: Id) -> dict[s
     """End the improvement now, with what is established by now."""
     newest = _newest(access.to_run(request, experiment_id))
     return _changed(improvements.stop_improvement(improvement_id=newest.pk, by=request.user))
+
+
+@router.post("/{experiment_id}/improvement/go-on", auth=MANAGE, response=_ANSWERS)
+def go_on_improving(request: AuthenticatedRequest, experiment_id: Id, payload: GoOnIn) -> dict[str, Any]:
+    """Look for something better still than the champion of an improvement that has ended.
+
+    The claim stays about the original, and its risk that of the whole improvement.
+    """
+    newest = _newest(access.to_run(request, experiment_id))
+    return _changed(
+        improvements.go_on_improving(improvement_id=newest.pk, clicks=payload.clicks, by=request.user)
+    )
 
 
 @router.post("/{experiment_id}/improvement/certify", auth=MANAGE, response=_ANSWERS)

@@ -17,7 +17,7 @@ from engine.selectors.doubts import Doubts, doubts
 from engine.selectors.findings import by_machines, ladder
 from engine.selectors.further import further_results
 from engine.selectors.policies import factorial_space, policy_names, space_of
-from engine.selectors.pulses import pulses
+from engine.selectors.pulses import Pulse, pulses
 from engine.selectors.queue_health import queue_health
 from engine.selectors.rankings import Ranked, ranking
 from engine.selectors.remaining import remaining_of
@@ -37,7 +37,7 @@ from labeling.dashboard import charts
 from labeling.dashboard.annotators import annotator_rows, ended_rows, judge_rows
 from labeling.dashboard.past_votes import facts
 from labeling.dashboard.policies import asked
-from labeling.dashboard.status import badge, late_clicks
+from labeling.dashboard.status import badge, late_clicks, troubles
 from labeling.dashboard.tags import tag_rows
 from labeling.dashboard.verdict import verdict_of
 from labeling.dashboard.voids import sentence_about
@@ -130,8 +130,16 @@ def doubts_of(experiment: Experiment) -> Doubts:
 
 def badge_of(experiment: Experiment) -> tuple[str, str]:
     """The look of an experiment's badge and its words."""
-    pulse = shared(f"pulse:{experiment.pk}", lambda: pulses([experiment])[experiment.pk], age=_HEALTH)
-    return badge(experiment, pulse)
+    return badge(experiment, _pulse_of(experiment))
+
+
+def troubles_of(experiment: Experiment) -> list[str]:
+    """Sentences about what it waits for, apart from judgments, in agreement with its badge."""
+    return troubles(experiment, _pulse_of(experiment))
+
+
+def _pulse_of(experiment: Experiment) -> Pulse:
+    return shared(f"pulse:{experiment.pk}", lambda: pulses([experiment])[experiment.pk], age=_HEALTH)
 
 
 def reading_matter(experiment: Experiment) -> dict[str, Any]:

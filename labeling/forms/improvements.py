@@ -67,6 +67,12 @@ class ImproveForm(forms.Form):
         return chosen | {"writer": writer, "connection": connection}
 
 
+class GoOnForm(forms.Form):
+    """How many more clicks an improvement gets that has ended."""
+
+    more = forms.IntegerField(min_value=20, max_value=10_000)
+
+
 class ProposalForm(forms.Form):
     """An OK, with another text if it was edited; or a refusal."""
 

@@ -11,17 +11,22 @@ from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import SpecError, WrongStateError
 from engine.models import Connection, Experiment, Improvement, Proposal
-from engine.selectors.improvements import open_improvement, risk_of_several, sentence_of
+from engine.selectors.improvements import (
+    newest_improvement,
+    open_improvement,
+    risk_of_several,
+    sentence_of,
+)
 from engine.selectors.policies import policy_names
 from engine.selectors.task_changes import tasks_present
 from engine.services import improvements
 from engine.services.connection_loans import lend_chosen
-from engine.services.policies import parent_of
+from engine.services.policies import parent_of, policies_may_change
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.improvements import factors_to_change, improvements_of, may_improve, page_of
-from labeling.forms.improvements import ImproveForm, ProposalForm
+from labeling.forms.improvements import GoOnForm, ImproveForm, ProposalForm
 from labeling.requests import AuthenticatedRequest, read_or_write
 
 
@@ -29,7 +34,8 @@ from labeling.requests import AuthenticatedRequest, read_or_write
 def improve(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The newest improvement, or with ``new`` or without any the form that starts one."""
     if request.method == "POST":
-        return _start(request, access.to_run(request, experiment_id))
+        start = _go_on if "more" in request.POST else _start
+        return start(request, access.to_run(request, experiment_id))
     experiment = access.to_watch(request, experiment_id)
     found = improvements_of(experiment)
     if not found or "new" in request.GET:
@@ -100,6 +106,21 @@ def _start(request: AuthenticatedRequest, experiment: Experiment) -> HttpRespons
     return _form(request, experiment, form)
 
 
+def _go_on(request: AuthenticatedRequest, experiment: Experiment) -> HttpResponse:
+    """Have an improvement that has ended look on from its champion."""
+    form, found = GoOnForm(request.POST), newest_improvement(experiment)
+    if not form.is_valid() or found is None:
+        return HttpResponseBadRequest("Give from 20 to 10,000 more clicks.")
+    try:
+        improvements.go_on_improving(
+            improvement_id=found.pk, clicks=form.cleaned_data["more"], by=request.user
+        )
+    except WrongStateError as wrong:
+        messages.error(request, str(wrong))
+    wake_planner(experiment.pk)
+    return redirect("improve", experiment_id=experiment.pk)
+
+
 def _improve_form(request: AuthenticatedRequest, experiment: Experiment, data: Any) -> ImproveForm:
     theirs = Connection.objects.remote().choosable_by(request.user, experiment)
     return ImproveForm(
@@ -138,7 +159,11 @@ def _shown(request: AuthenticatedRequest, experiment: Experiment, found: list[Im
     return page_of(newest) | {
         "experiment": experiment,
         "badge": figures.badge_of(experiment),
+        "awaited": figures.troubles_of(experiment) if newest.state == Improvement.State.OPEN else [],
         "may_run": access.may_run(request, experiment),
+        "may_go_on": policies_may_change(experiment)
+        and newest.champion.retired_at is None
+        and newest.original.retired_at is None,
         "may_judge": access.may_begin_to_judge(request, experiment)
         or access.judged(request, experiment.pk) is not None,
         "earlier": [(each, sentence_of(each)) for each in earlier],

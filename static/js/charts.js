@@ -128,9 +128,9 @@
           marks("dropped", "dropped", lowest, {
             pointStyle: "crossRot", borderColor: COLOURS[1], borderWidth: 2, clip: false,
           }),
-          line("champion", 2, { borderWidth: 2.5, stepped: "after", pointStyle: "line" }),
-          line("from", 3, { stepped: "after" }),
-          line("to", 4, { fill: "-1", stepped: "after" }),
+          line("champion", 2, { borderWidth: 2.5, stepped: "before", pointStyle: "line" }),
+          line("from", 3, { stepped: "before" }),
+          line("to", 4, { fill: "-1", stepped: "before" }),
           {
             label: "as good as the original",
             data: [{ x: 0, y: 50 }, { x: lastX, y: 50 }],

@@ -10,7 +10,8 @@ from engine.core import Improvement as Race
 from engine.models import Connection, Notification, Proposal
 from engine.selectors.browsing import Selection
 from engine.selectors.improvements import race_of
-from engine.services.improvements import add_proposals, claim_writing
+from engine.selectors.verifying import faults_of
+from engine.services.improvements import add_proposals, claim_writing, go_on_improving
 from labeling.dashboard.report import report_of
 from labeling.exports.events import event_rows
 from labeling.exports.files import EVENTS, Export, Tally, manifest_bytes
@@ -27,7 +28,9 @@ def index(code: str) -> int:
 
 def again(own: dict, lines: list[dict]) -> Race:
     """The race from an export alone, as docs/export.md has it."""
-    race = Race(index(own["original"]), clicks=own["clicks"], delta=own["delta"], seed=own["seed"])
+    turns = list(own["turns"])
+    clicks = own["clicks"] - sum(more or 0 for _, more in turns)
+    race = Race(index(own["original"]), clicks=clicks, delta=own["delta"], seed=own["seed"])
     children = {index(each["policy"]) for each in own["proposals"] if each["policy"]}
     phases = {number: phase for phase, numbers in own["comparisons"].items() for number in numbers}
     first, *events = lines
@@ -37,8 +40,9 @@ def again(own: dict, lines: list[dict]) -> Race:
         joined, policy = policy, policy + (call == "add")
         if not own["first"] < number <= (own["last"] or number):
             continue
-        if own["certify_from"] is not None and number > own["certify_from"]:
-            race.certify()
+        while turns and number > turns[0][0]:
+            [_, more] = turns.pop(0)
+            race.certify() if more is None else race.go_on(more)
         if call == "add" and joined in children:
             race.add(joined, event["parent"])
         elif call == "retire" and event["policy"] in race.challengers:
@@ -56,6 +60,14 @@ def test_the_race_follows_from_the_exported_files_and_the_report_says_its_end(an
     experiment = improvement.experiment
     subscription = subscribed(experiment, events=["improved"])
     run_to_the_end(improvement, [annotator], one_change_at_a_time(rng), rng)
+    [told] = Notification.objects.filter(subscription=subscription)
+    before, champion = improvement.used, improvement.champion
+    go_on_improving(improvement_id=improvement.pk, clicks=24)
+    improvement.refresh_from_db()
+    assert (improvement.clicks, improvement.champion) == (before + 24, champion)
+    run_to_the_end(improvement, [annotator], one_change_at_a_time(rng), rng)
+    assert improvement.used > before
+    assert list(faults_of(experiment)) == []
     lines = [json.loads(json.dumps(row)) for row in event_rows(experiment)]
     manifest = Export(experiment, EVENTS, Selection(), {}).manifest(Tally())
     [own] = json.loads(manifest_bytes(manifest))["experiment"]["improvements"]
@@ -73,7 +85,7 @@ def test_the_race_follows_from_the_exported_files_and_the_report_says_its_end(an
         each["probability"] for each in own["proposals"]
     }
     assert report_of(experiment)["improvements"] == [own["sentence"]]
-    [message] = Notification.objects.filter(subscription=subscription)
+    message = Notification.objects.filter(subscription=subscription).exclude(pk=told.pk).get()
     assert own["sentence"] in message.text
 
 
@@ -111,6 +123,10 @@ def test_the_whole_of_it_by_the_api(annotator, caller_for):
     # Nobody was compared yet: the original stays.
     assert call("post", f"{address}/certify").json()["phase"] == "ended"
     assert call("post", f"{address}/certify").status_code == 409
+    assert call("post", f"{address}/go-on", {}).status_code == 409
+    assert call("post", f"{address}/stop").json()["state"] == "stopped"
+    went_on = call("post", f"{address}/go-on", {"clicks": 30}).json()
+    assert (went_on["state"], went_on["phase"], went_on["clicks"]) == ("open", "explore", 30)
     assert call("post", f"{address}/stop").json()["state"] == "stopped"
     assert call("get", address).json()["ended_at"] is not None
     assert Proposal.objects.get(number=1).state == Proposal.State.LEFT

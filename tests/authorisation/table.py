@@ -370,6 +370,7 @@ TABLE: dict[str, Row] = {
     ),
     f"{_API}/improvement": operation(get=watchers(404), post=runners(422), body={"factor": "none"}),
     f"{_API}/improvement/stop": operation(post=runners(404)),
+    f"{_API}/improvement/go-on": operation(post=runners(404), body={}),
     f"{_API}/improvement/certify": operation(post=runners(404)),
     f"{_API}/improvement/proposals/<number>/accept": operation(post=runners(404), body={}),
     f"{_API}/improvement/proposals/<number>/refuse": operation(post=runners(404), body={"reason": "x"}),

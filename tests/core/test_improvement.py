@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -269,6 +269,44 @@ class Game:
         return shown, tuple(race._ended), seen
 
 
+def going_on(clicks: int = 4, times: int = 2) -> float:
+    """The largest chance that a champion is ever certified, where all are level with the original.
+
+    Whoever goes on chooses the champions, and when to go on, after all that they saw.
+    """
+    known: dict[object, float] = {}
+
+    def champion(race: Improvement) -> Improvement:
+        race.add(child := len(race._parents) + 1, race.champion)
+        race._promote(child, 1.0)
+        race.certify()
+        return race
+
+    def best(race: Improvement, left: int) -> float:
+        if race._certified:
+            return 1.0
+        claim = race._claim
+        key = (claim.won, claim.lost, round(claim.log_account, 9), race.clicks - race.used, left)
+        if key not in known:
+            known[key] = max([0.0, *played(race, left)])
+        return known[key]
+
+    def played(race: Improvement, left: int) -> Iterator[float]:
+        if left:
+            for choose in (champion, Improvement.certify):
+                after = copy.deepcopy(race)
+                after.go_on(clicks)
+                choose(after)
+                yield best(after, left - 1)
+        if race.phase == "certify":
+            ways = [copy.deepcopy(race) for _ in range(2)]
+            for outcome, after in enumerate(ways):
+                after.tell(after.champion, 0, float(outcome))
+            yield sum(best(after, left) for after in ways) / 2.0
+
+    return best(champion(Improvement(0, clicks=clicks, delta=DELTA)), times)
+
+
 class TestTheClaim:
     @pytest.fixture(autouse=True)
     def few_clicks_decide(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,6 +325,39 @@ class TestTheClaim:
 
         monkeypatch.setattr(Succession, "tell", of_answers)
         assert Game(8).value() > DELTA
+
+    def test_going_on_keeps_one_risk_for_all_champions(self) -> None:
+        assert 0.1 < going_on() <= DELTA
+
+    def test_who_goes_on_keeps_its_evidence_and_a_follower_begins_with_what_was_lost(self) -> None:
+        race = Improvement(0, clicks=8)
+        race.add(1, 0)
+        race.tell(1, 0, 1.0)
+        race.certify()
+        for outcome in (0.0, 1.0):
+            race.tell(1, 0, outcome)
+        late = race.show(1, 0)
+        race.go_on(8)
+        assert (race.phase, race.champion, race.wants()) == ("explore", 1, {1: 2})
+        again, follower = copy.deepcopy(race), race
+        again.certify()
+        assert (again._claim.won, again._claim.lost) == (1.0, 2.0)
+        least = follower._claim.log_e
+        follower.add(2, 1)
+        for _ in range(3):
+            follower.tell(2, 1, 1.0)
+        assert follower.champion == 2
+        follower.certify()
+        follower.end(late, 1.0)
+        assert follower._claim.log_e == pytest.approx(least)
+        assert follower.verdict.share is None
+
+    def test_the_search_finds_a_fresh_risk_for_each(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fresh(own: Succession) -> None:
+            own.log_account = own.won = own.lost = 0.0
+
+        monkeypatch.setattr(Succession, "hand_over", fresh)
+        assert going_on() > DELTA
 
     def test_the_search_finds_comparisons_that_chose_the_champion(self) -> None:
         def count_them_too(race: Improvement) -> None:

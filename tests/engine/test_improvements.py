@@ -184,7 +184,7 @@ class TestProposals:
         run_to_the_end(improvement, [annotator], lambda *_: [], rng)
         assert improvement.proposals.count() == 2
         assert improvement.verdict["kind"] in {"certified", "leads"}
-        assert improvement.certify_from is not None
+        assert [more for _, more in improvement.turns] == [None]
         agree(improvement)
 
 

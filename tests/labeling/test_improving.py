@@ -249,6 +249,20 @@ class TestWhatIsSaid:
         page = html(client_for(editor).get(url("improve", improving.experiment)))
         assert re.findall(r'data-marks="(.*?)"', page) == ["", "dropped", "promoted"]
 
+    def test_what_its_pairs_wait_for_is_said(self, improving, editor, client_for):
+        # No worker has ever run here.
+        assert "data-awaited" in html(client_for(editor).get(url("improve", improving.experiment)))
+
+    def test_what_has_ended_goes_on_by_a_button(self, improving, editor, client_for):
+        client, experiment = client_for(editor), improving.experiment
+        client.post(url("stop_improving", experiment))
+        assert 'name="more"' in html(client.get(url("improve", experiment)))
+        assert client.post(url("improve", experiment), {"more": "3"}).status_code == 400
+        client.post(url("improve", experiment), {"more": "40"})
+        improving.refresh_from_db()
+        assert (improving.state, improving.clicks) == (Improvement.State.OPEN, 40)
+        assert 'name="more"' not in html(client.get(url("improve", experiment)))
+
     def test_trouble_of_the_writer_is_shown(self, improving, editor, client_for):
         improving.writings.create(parent=improving.original, fault="It is away.", sent="Hello?", gave="")
         page = html(client_for(editor).get(url("improve", improving.experiment)))
