@@ -37,8 +37,8 @@ import numpy as np
 from benchmarks.claims import true_claims
 from benchmarks.installation import options_of
 from benchmarks.instances import preference_matrix
+from benchmarks.simulate import simulate
 from engine.core.samplers import SAMPLERS
-from engine.core.simulate import simulate
 from engine.core.types import Claim, FloatArray
 
 STRENGTHS = np.array([0.4, 0.0, -0.1, -0.3, -0.6, -0.8])

@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.installation import options_of
 from benchmarks.instances import preference_matrix, unstructured_instances, upper_limit
-from engine.core.simulate import SimulatedRuns, simulate
+from benchmarks.simulate import SimulatedRuns, simulate
 from engine.core.types import BoolArray, Claim, FloatArray
 
 MARKS = (250, 500, 1000, 2000)

@@ -32,7 +32,7 @@ from scipy import special
 from benchmarks.claims import true_claims
 from benchmarks.installation import options_of
 from benchmarks.instances import preference_matrix, upper_limit
-from engine.core.simulate import simulate
+from benchmarks.simulate import simulate
 from engine.core.spaces import BradleyTerry, Space, Unstructured
 from engine.core.types import Claim, FloatArray
 

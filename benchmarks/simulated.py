@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.instances import preference_matrix, structured_instance, unstructured_instances
+from benchmarks.simulate import simulate
 from engine.core.allocation import best_policy, lower_bound, pairwise_characteristic_time
 from engine.core.maxmin import maxmin_allocation
 from engine.core.paper_thresholds import heuristic_threshold
-from engine.core.simulate import simulate
 from engine.core.spaces import BradleyTerry, Space
 from engine.core.types import BoolArray, FloatArray, IntArray
 

@@ -65,25 +65,17 @@ def runnable(request: AuthenticatedRequest) -> ExperimentQuerySet:
     return _reached(request, Experiment.objects.run_by(request.user))
 
 
-def _found(request: AuthenticatedRequest, experiment_id: int, right: _Right) -> Experiment | None:
-    return _reached(request, right(request.user)).filter(pk=experiment_id).first()
-
-
-def judged(request: AuthenticatedRequest, experiment_id: int, *, counted: bool = False) -> Experiment | None:
-    """The experiment, if the user is its annotator already; ``counted``: with the number of their answers
-    today.
-    """
-    if not counted:
-        return _found(request, experiment_id, Experiment.objects.judged_by)
+def judged(request: AuthenticatedRequest, experiment_id: int) -> Experiment | None:
+    """The experiment, if the user is its annotator already, with the number of their answers today."""
     reaches = bound_to(request) in {None, experiment_id}
     return people.experiment_to_label(request.user, experiment_id) if reaches else None
 
 
-def to_label(request: AuthenticatedRequest, experiment_id: int, *, counted: bool = False) -> Experiment:
-    """The experiment to judge in; ``counted`` as for :func:`judged`. An owner who sends something, or asks
-    for a pair by the API, becomes an annotator; reading changes no rights.
+def to_label(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
+    """The experiment to judge in. An owner who sends something, or asks for a pair by the API, becomes an
+    annotator; reading changes no rights.
     """
-    labeled = judged(request, experiment_id, counted=counted)
+    labeled = judged(request, experiment_id)
     if labeled is not None:
         return labeled
     joined = _permitted(
@@ -98,7 +90,7 @@ def to_label(request: AuthenticatedRequest, experiment_id: int, *, counted: bool
     )
     if request.method == "POST":
         begin_to_judge(experiment_id=joined.pk, by=request.user)
-        return judged(request, experiment_id, counted=counted) or joined
+        return judged(request, experiment_id) or joined
     return joined
 
 
@@ -130,7 +122,7 @@ def _permitted(request: AuthenticatedRequest, experiment_id: int, right: _Right,
     Http404
         The user may see no such experiment.
     """
-    found = _found(request, experiment_id, right)
+    found = _reached(request, right(request.user)).filter(pk=experiment_id).first()
     if found is not None:
         return found
     seen = Experiment.objects.watched_by(request.user) | Experiment.objects.judged_by(request.user)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
+from django.middleware.locale import LocaleMiddleware
 from django.utils import translation
 
 _ADMINS = ("experiments/", "models/", "tokens/", "api/", "persons/", "report/", "help/")
@@ -19,14 +19,8 @@ def in_english(request: HttpRequest) -> None:
     request.in_english = True  # type: ignore[attr-defined]  # for the templates
 
 
-class AdminsPagesInEnglish:
-    """Middleware. It belongs after Django's own for languages."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        return self._get_response(request)
+class PageLanguage(LocaleMiddleware):
+    """Middleware. The reader's language, and English where admins work."""
 
     def process_view(self, request: HttpRequest, *_view: Any) -> None:
         match = request.resolver_match

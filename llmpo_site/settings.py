@@ -119,8 +119,7 @@ MIDDLEWARE = [
     "labeling.middleware.failures.Failures",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "django.middleware.locale.LocaleMiddleware",
-    "labeling.language.AdminsPagesInEnglish",
+    "labeling.language.PageLanguage",
     "django.middleware.common.CommonMiddleware",
     "labeling.middleware.combining_marks.Legible",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -178,8 +177,9 @@ else:
         "keepalives_count": 3,
         "tcp_user_timeout": 30_000,
         # Only `engine.selectors.prepared_reads` prepares statements. PostgreSQL would go on to plan the
-        # largest anew at each call, which takes it five times as long as to execute them.
-        "options": "-c plan_cache_mode=force_generic_plan",
+        # largest anew at each call, which takes it five times as long as to execute them. To compile one
+        # (JIT) takes fifty times as long, and is done anew each time.
+        "options": "-c plan_cache_mode=force_generic_plan -c jit=off",
         **DATABASES["default"].get("OPTIONS", {}),
     }
 # A web request waits this long for PostgreSQL's answer to a statement, and then answers 503.

@@ -116,7 +116,8 @@ def desk(*, experiment: Experiment, annotator: User, n_wanted: int, after: uuid.
             held.append(new)
         if ended is Ended.NOT and allowance.is_used_up:
             ended = Ended.GIVEN
-    return Desk(held, ended, undos_and_skips.asks_before_skip(n_left, allowance.shown))
+    asks = allowance.shown >= undos_and_skips.ASKED_FROM_SHOWN
+    return Desk(held, ended, asks and n_left > undos_and_skips.ASKED_BEYOND * allowance.shown)
 
 
 def _place_behind(pairs: Sequence[Assignment], token: uuid.UUID | None) -> int:
@@ -130,12 +131,6 @@ def shown(experiment: Experiment, pairs: Sequence[Assignment]) -> list[ShownPair
     """
     found = {pair.token: _shown(experiment, pair) for pair in assignments.come_for(pairs)}
     return [found[pair.token] for pair in pairs if pair.token in found]
-
-
-def show_next(*, experiment: Experiment, annotator: User) -> ShownPair | None:
-    """The pair for this annotator to answer now; ``None`` where none is ready."""
-    pairs = desk(experiment=experiment, annotator=annotator, n_wanted=1).pairs
-    return next(iter(shown(experiment, pairs[:1])), None)
 
 
 def may_have_next(*, experiment: Experiment, annotator: User) -> bool:

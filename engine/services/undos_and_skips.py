@@ -52,11 +52,6 @@ def n_left(allowance: Allowance, held: Collection[Assignment]) -> int:
     return allowance.skipped + sum(pair.created_at < clock.now() - hold() for pair in held)
 
 
-def asks_before_skip(n_left: int, n_shown: int) -> bool:
-    """True if the page asks somebody who left so many of their pairs before it skips another one."""
-    return n_shown >= ASKED_FROM_SHOWN and n_left > ASKED_BEYOND * n_shown
-
-
 def locked(*, experiment_id: int, annotator: User) -> Allowance:
     """The annotator's row, locked: their requests run one after another."""
     allowance, _ = Allowance.objects.select_for_update(no_key=True).get_or_create(

@@ -46,19 +46,14 @@ def endings(experiments: Iterable[Experiment]) -> list[tuple[Experiment, Ending 
     Many take as many queries as one.
     """
     listed = list(experiments)
-    told = [each for each in listed if _is_told(each)]
+    told = [each for each in listed if each.tell_outcome and each.winner_id is not None]
     names = names_in(told) if told else {}
     return [(each, _ending(each, names.get(each.pk))) for each in listed]
 
 
 def ending(experiment: Experiment) -> Ending | None:
     """The reason why nothing is judged here now; ``None`` while the experiment runs."""
-    [(_experiment, found)] = endings([experiment])
-    return found
-
-
-def _is_told(experiment: Experiment) -> bool:
-    return experiment.tell_outcome and experiment.winner_id is not None
+    return None if experiment.state == Experiment.State.RUNNING else endings([experiment])[0][1]
 
 
 def _ending(experiment: Experiment, names: Sequence[PolicyName] | None) -> Ending | None:
@@ -78,7 +73,8 @@ def _ending(experiment: Experiment, names: Sequence[PolicyName] | None) -> Endin
             _("This experiment is paused. Everything you judged is saved."),
             may_go_on=True,
         )
-    return _concluded(experiment, StopReason(experiment.conclusion), names)
+    title, text = _outcome(experiment, StopReason(experiment.conclusion), names)
+    return Ending(title, text, is_thanked=True)
 
 
 def nothing_ready(experiment: Experiment, annotator: User, desk: Desk) -> Ending:
@@ -150,11 +146,6 @@ def _no_more(desk: Desk, link: Invitation | None) -> Ending:
         ),
         is_thanked=True,
     )
-
-
-def _concluded(experiment: Experiment, conclusion: StopReason, names: Sequence[PolicyName] | None) -> Ending:
-    title, text = _outcome(experiment, conclusion, names)
-    return Ending(title, text, is_thanked=True)
 
 
 def _outcome(

@@ -100,9 +100,8 @@ class SkipForm(ScreenForm):
 def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The pair to judge now; with ``after``, the one behind those that the page has."""
     form = LookForm(request.GET)
-    # A waiting page nearly always finds no pair, and shows no number.
     waits = form.is_valid() and form.cleaned_data["waits"]
-    experiment = access.judged(request, experiment_id, counted=not waits)
+    experiment = access.judged(request, experiment_id)
     if experiment is None:
         # Only an owner comes here: they become an annotator, but not before they say so.
         asked = {"experiment": access.to_label(request, experiment_id)}
@@ -115,8 +114,7 @@ def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     if waits and _is_to_wait_on(request, experiment):
         note_miss(experiment, request.user)
         return HttpResponse(status=204)
-    today = None if waits else answers.counted_today(experiment)
-    waited = form.cleaned_data["waited"] or 0
+    waited, today = form.cleaned_data["waited"] or 0, answers.counted_today(experiment)
     return _show_next(request, experiment, form.screen(), waited=waited, today=today)
 
 
@@ -141,7 +139,7 @@ def begin(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 @access.annotator_action
 def judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Record an answer and reply with the next pair."""
-    experiment = access.to_label(request, experiment_id, counted=True)
+    experiment = access.to_label(request, experiment_id)
     form = JudgeForm(request.POST)
     if not form.is_valid():
         return _bad_request(request, experiment, _("Choose one of the answers that the page offers."))
@@ -219,6 +217,7 @@ def skip(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         form.screen(),
         desk=desk.without(data["token"]),
         notice=notice,
+        today=answers.counted_today(experiment),
         newest=str(data["token"]),
     )
 

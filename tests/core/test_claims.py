@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from benchmarks.simulate import simulate
 from engine.core import (
     BradleyTerry,
     Claim,
@@ -26,7 +27,6 @@ from engine.core.claims import HeadToHead
 from engine.core.contradictions import Misfit, is_qualified
 from engine.core.evidence import PairwiseEvidence
 from engine.core.ruling_out import Certified
-from engine.core.simulate import simulate
 from engine.core.types import Tally
 
 from .conftest import bradley_terry, every_path

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.simulate import simulate
 from engine.core import BradleyTerry, Design, StopReason, Unstructured
-from engine.core.simulate import simulate
 from engine.core.spaces import Space
 
 from .conftest import bradley_terry

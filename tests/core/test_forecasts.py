@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from benchmarks.simulate import simulate
 from engine.core import (
     SPREADS,
     BradleyTerry,
@@ -17,7 +18,6 @@ from engine.core import (
     random_strengths,
 )
 from engine.core.forecasts import comparisons_needed
-from engine.core.simulate import simulate
 
 TWO_BY_THREE = Factorial({"a": ["1", "2"], "b": ["1", "2", "3"]})
 

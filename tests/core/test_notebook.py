@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.simulate import simulate
 from engine.core import BradleyTerry, Design, Factorial, Place, Stateless, Unstructured, memory
 from engine.core.sampling import Picks, Situation
-from engine.core.simulate import simulate
 
 from .conftest import bradley_terry
 

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
+from benchmarks.simulate import simulate
 from engine.core import Claim, Design, Unstructured
 from engine.core.allocation import pairwise_allocation
 from engine.core.ledger import Ledger
 from engine.core.samplers import SAMPLERS
-from engine.core.simulate import simulate
 from engine.core.types import Tally
 
 from .conftest import bradley_terry

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
+from benchmarks.simulate import simulate
 from engine.core import BradleyTerry, Claim, Design, Unstructured, capital
 from engine.core.bernoulli import exact_log_e_value, log_e_value
 from engine.core.capital import Stakes
@@ -18,7 +19,6 @@ from engine.core.claims import HeadToHead
 from engine.core.evidence import CONCENTRATION, PairwiseEvidence
 from engine.core.pooled_evidence import StreamedEvidence
 from engine.core.robustness import replay
-from engine.core.simulate import simulate
 from engine.core.types import Tally
 
 from .conftest import bradley_terry, every_path

@@ -9,9 +9,9 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
+from benchmarks.simulate import simulate
 from engine.core import BradleyTerry, Design, Unstructured
 from engine.core.pooled_evidence import StreamedEvidence
-from engine.core.simulate import simulate
 
 from .conftest import bradley_terry
 

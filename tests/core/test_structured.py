@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
+from benchmarks.simulate import simulate
 from engine.core import BradleyTerry, Design, Factorial, StopReason
 from engine.core.estimation import fit
 from engine.core.mixture import TYPICAL_LOG_ODDS
 from engine.core.samplers import SAMPLERS
-from engine.core.simulate import simulate
 from engine.core.structured import prior_precision
 
 from .conftest import every_path

@@ -160,7 +160,7 @@ def test_an_owner_becomes_an_annotator_by_sending_not_by_reading(experiment, peo
     assert not access.may_begin_to_judge(request_of(owner), make_experiment())
     for method, begun in (("get", False), ("post", True)):
         assert access.may_begin_to_judge(request_of(owner), experiment)
-        found = access.to_label(request_of(owner, method), experiment.pk, counted=True)
+        found = access.to_label(request_of(owner, method), experiment.pk)
         assert found == experiment, method
         assert hasattr(found, "mine_today") is begun, "annotators have it"
         assert experiment.memberships.filter(user=owner, role="annotator").exists() is begun, method

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from .ledger import Ledger
-from .samplers import build_sampler
-from .spaces import Space, Unstructured
-from .types import BoolArray, Claim, FloatArray, IntArray, Seed, Tally
+from engine.core.ledger import Ledger
+from engine.core.samplers import build_sampler
+from engine.core.spaces import Space, Unstructured
+from engine.core.types import BoolArray, Claim, FloatArray, IntArray, Seed, Tally
 
 # The most comparisons between two looks: beyond 20, t is never a multiple of 1 + t // 20.
 _MOST_UNSEEN = 20
