@@ -159,16 +159,10 @@ def _is_reasonable(text: str) -> bool:
     n_brackets = text.count("[") + text.count("\\(")
     if len(text) > _MOST_CHARACTERS + 1 or n_brackets > _MOST_BRACKETS:
         return False
-    return _most_cells(text.splitlines()) <= _MOST_CELLS
-
-
-def _most_cells(lines: list[str]) -> int:
-    """An upper bound on the cells of all tables. It is, for each run of lines that are not blank, the widest
-    line times the number of lines.
-    """
-    runs = groupby(lines, key=lambda line: bool(line.strip()))
+    # No table has more cells than its widest line times its lines.
+    runs = groupby(text.splitlines(), key=lambda line: bool(line.strip()))
     pipes = [[line.count("|") for line in run] for has_text, run in runs if has_text]
-    return sum(max(widths) * len(widths) for widths in pipes)
+    return sum(max(widths) * len(widths) for widths in pipes) <= _MOST_CELLS
 
 
 @cache

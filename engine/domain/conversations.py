@@ -45,7 +45,7 @@ def text_and_messages(messages: Iterable[Message]) -> tuple[str, tuple[Message, 
 
 def turns_of(text: str, messages: Sequence[Mapping[str, str]]) -> tuple[Message, ...]:
     """All messages of a task, from its text and from the messages that are stored beside it."""
-    return tuple(Message(**each) for each in messages) if messages else chat(text)
+    return tuple(Message(**each) for each in messages) if messages else (Message(USER, text),)
 
 
 def as_json(messages: Iterable[Message]) -> list[dict[str, str]]:

@@ -109,15 +109,6 @@ def _is_news(experiment_id: int) -> bool:
     return unsettled.exclude(state=Assignment.State.OPEN).exists() or logged.exists()
 
 
-def _locked(experiment_id: int) -> Experiment | None:
-    """The experiment, until the transaction ends; ``None`` where another caller has it, or it neither runs
-    nor is paused.
-    """
-    open_to_us = Experiment.objects.select_for_update(no_key=True, skip_locked=True)
-    plannable = [Experiment.State.RUNNING, Experiment.State.PAUSED]
-    return open_to_us.filter(pk=experiment_id, state__in=plannable).first()
-
-
 @transaction.atomic
 def _settle(experiment_id: int) -> None:
     """Settle what people did, also after the conclusion, and what needs neither people nor a plan.
@@ -137,8 +128,9 @@ def _settle(experiment_id: int) -> None:
 
 @transaction.atomic
 def _plan_round(experiment_id: int, started: float) -> Advance | None:
-    experiment = _locked(experiment_id)
-    if experiment is None:
+    open_to_us = Experiment.objects.select_for_update(no_key=True, skip_locked=True)
+    plannable = [Experiment.State.RUNNING, Experiment.State.PAUSED]
+    if (experiment := open_to_us.filter(pk=experiment_id, state__in=plannable).first()) is None:
         return None
     # They are the same for as long as it runs, and most of what follows asks for them.
     prefetch_related_objects([experiment], "policies")

@@ -98,7 +98,7 @@ class Failures:
             return _too_large(request, message)
         _CONNECTIONS.renew()
         response = self._get_response(request)
-        if _is_api(request) and response.status_code >= 400 and not _is_json(response):
+        if response.status_code >= 400 and _is_api(request) and not _is_json(response):
             return _as_json(response)
         return response
 

@@ -302,7 +302,7 @@ def test_the_task_and_the_responses_cannot_break_out_of_their_places(annotator, 
 @pytest.mark.postgres
 @pytest.mark.usefixtures("late_planner")
 def test_a_click_takes_a_bounded_number_of_statements(annotator, client_for, settings):
-    # Everybody's progress is shared by all clicks of a quarter of an hour, which tests turn off.
+    # Everybody's progress is shared by all clicks of a minute, which tests turn off.
     settings.DASHBOARD_SECONDS = 2
     experiment = make_experiment(ready=True, annotators=(annotator,))
     client, url = client_for(annotator), reverse("judge", args=[experiment.pk])
