@@ -198,12 +198,6 @@ def assign(experiment: Experiment, user: User) -> Assignment:
     return held
 
 
-def show_next(*, experiment: Experiment, annotator: User) -> serving.ShownPair | None:
-    """The pair for this annotator to answer now, with its texts; ``None`` where none is ready."""
-    pairs = serving.desk(experiment=experiment, annotator=annotator, n_wanted=1).pairs
-    return next(iter(serving.shown(experiment, pairs[:1])), None)
-
-
 def click(experiment: Experiment, user: User, choice: str = "left") -> Judgment:
     """Show this annotator the next pair, and have them choose."""
     return record_answer(

@@ -133,6 +133,12 @@ def shown(experiment: Experiment, pairs: Sequence[Assignment]) -> list[ShownPair
     return [found[pair.token] for pair in pairs if pair.token in found]
 
 
+def show_next(*, experiment: Experiment, annotator: User) -> ShownPair | None:
+    """The pair for this annotator to answer now; ``None`` where none is ready."""
+    pairs = desk(experiment=experiment, annotator=annotator, n_wanted=1).pairs
+    return next(iter(shown(experiment, pairs[:1])), None)
+
+
 def may_have_next(*, experiment: Experiment, annotator: User) -> bool:
     """``False`` if nothing is there for an annotator whose page waits for a pair: the look is spared."""
     # A check may be due where no comparison is.

@@ -32,7 +32,7 @@ from engine.services.setting_changes import reopen
 from engine.services.tokens import make_token
 from engine.services.undos_and_skips import MOST_HELD, hold
 from engine.services.voids import void_annotator
-from tests.factories import make_experiment, make_user, newest, show_next, write_responses
+from tests.factories import make_experiment, make_user, newest, write_responses
 
 # Tables are made where a test asks for them; the worlds, which are made before, do not.
 pytestmark = [
@@ -124,7 +124,7 @@ class World:
         return str(self._shown(is_check=kind == "check"))
 
     def _shown(self, *, is_check: bool) -> uuid.UUID:
-        shown = show_next(experiment=self.experiment, annotator=self.ann)
+        shown = serving.show_next(experiment=self.experiment, annotator=self.ann)
         assert Assignment.objects.checks().filter(token=shown.token).exists() is is_check
         return shown.token
 
@@ -153,7 +153,7 @@ class World:
         return response
 
     def colleague_works(self) -> None:
-        show_next(experiment=self.experiment, annotator=self.colleague)
+        serving.show_next(experiment=self.experiment, annotator=self.colleague)
 
     def passes(self, span: timedelta) -> None:
         """Of what the annotator holds or held; sweeps run."""
@@ -374,10 +374,10 @@ def test_a_pair_that_was_left_comes_before_a_new_one():
         ready=True, n_tasks=40, n_gold=40, gold_rate=0.5, secret=secret_draws.new_secret(), annotators=(ann,)
     )
     for _ in range(12):
-        shown = show_next(experiment=experiment, annotator=ann)
-        assert show_next(experiment=experiment, annotator=ann) == shown
+        shown = serving.show_next(experiment=experiment, annotator=ann)
+        assert serving.show_next(experiment=experiment, annotator=ann) == shown
         assignments.leave(annotator=ann)
-        assert show_next(experiment=experiment, annotator=ann) == shown
+        assert serving.show_next(experiment=experiment, annotator=ann) == shown
         serving.answer(experiment_id=experiment.pk, token=shown.token, annotator=ann, choice="left")
         advance(experiment_id=experiment.pk)
         write_responses()
@@ -387,7 +387,7 @@ def test_a_check_waits_where_no_comparison_is_ready():
     """Otherwise a wait before a pair would show that the pair is not a check."""
     ann = make_user()
     experiment = make_experiment(planned=False, n_gold=40, gold_rate=0.5, repeat_rate=0.5, annotators=(ann,))
-    assert show_next(experiment=experiment, annotator=ann) is None
+    assert serving.show_next(experiment=experiment, annotator=ann) is None
     assert not Assignment.objects.checks().filter(annotator=ann).exists()
 
 
@@ -406,7 +406,7 @@ def test_the_list_of_answers_holds_none_that_is_shown_again(annotator: User):
     client.force_login(annotator)
     repeats = 0
     for _ in range(60):
-        shown = show_next(experiment=experiment, annotator=annotator)
+        shown = serving.show_next(experiment=experiment, annotator=annotator)
         check = Assignment.objects.checks().filter(token=shown.token).first()
         if check is not None:
             repeats += 1
@@ -427,7 +427,7 @@ def test_numbers_of_rows_and_accounts_are_in_no_address_and_no_attribute():
     client = Client()
     client.force_login(ann)
     for _ in range(4):
-        shown = show_next(experiment=experiment, annotator=ann)
+        shown = serving.show_next(experiment=experiment, annotator=ann)
         for name in ("pair", "history"):
             page = client.get(reverse(name, args=[experiment.pk])).content.decode()
             assert "77777" not in page

@@ -33,7 +33,6 @@ from tests.factories import (
     make_experiment,
     make_spec,
     make_user,
-    show_next,
     write_responses,
 )
 
@@ -239,7 +238,7 @@ class TestAudit:
             practice=2, annotators=(annotator,), secret=SECRET,
         )  # fmt: skip
         for _ in range(25):
-            shown = show_next(experiment=experiment, annotator=annotator)
+            shown = serving.show_next(experiment=experiment, annotator=annotator)
             serving.answer(experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="left")
             advance(experiment_id=experiment.pk)
             write_responses()

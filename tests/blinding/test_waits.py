@@ -16,7 +16,7 @@ from engine.services.locks import locked_experiment
 from engine.services.planning import advance
 from tests.concurrency import at_once, blocked
 from tests.engine.test_identical_texts import hold_back
-from tests.factories import make_experiment, make_user, show_next
+from tests.factories import make_experiment, make_user
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -31,7 +31,7 @@ def test_an_answer_is_taken_back_once_the_planner_is_through(is_check: bool, mon
     monkeypatch.setattr(secret_draws, "check_draw", lambda *_: 0.0 if is_check else 0.99)
     annotator = make_user()
     experiment = make_experiment(ready=True, n_gold=1, gold_rate=0.5, annotators=(annotator,))
-    shown = show_next(experiment=experiment, annotator=annotator)
+    shown = serving.show_next(experiment=experiment, annotator=annotator)
     assert Assignment.objects.checks().filter(token=shown.token).exists() is is_check
     serving.answer(experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="left")
     answer = newest_answer(experiment, annotator)
@@ -49,7 +49,7 @@ def test_an_answer_does_not_wait_for_a_round_that_judged_ties(monkeypatch: pytes
     experiment = make_experiment(n_policies=2, ready=True, annotators=(annotator,))
     tie, *_ = experiment.comparisons.order_by("number")
     hold_back(tie)
-    shown = show_next(experiment=experiment, annotator=annotator)
+    shown = serving.show_next(experiment=experiment, annotator=annotator)
     answered = []
 
     def beside_an_answer(planned: Experiment) -> Any:

@@ -10,7 +10,7 @@ from engine.selectors.admission import failed
 from engine.services import serving
 from engine.services.planning import advance
 from engine.services.serving import Ended
-from tests.factories import make_experiment, show_next, write_responses
+from tests.factories import make_experiment, write_responses
 
 pytestmark = pytest.mark.django_db
 
@@ -25,7 +25,7 @@ def kinds_answered(experiment: Experiment, user: User, right: str) -> list[str]:
     where ``right`` says "+", and skipped where it says "s".
     """
     kinds, n_gold = [], 0
-    while (shown := show_next(experiment=experiment, annotator=user)) is not None:
+    while (shown := serving.show_next(experiment=experiment, annotator=user)) is not None:
         check = Assignment.objects.checks().filter(token=shown.token).first()
         kinds.append(check.kind if check else "comparison")
         choice = "left"
@@ -56,14 +56,14 @@ def test_who_passes_goes_on_to_pairs_that_count(right, experiment, annotator, mo
         assert kind == "admission"
         right = right[1:]
     assert not Judgment.objects.exclude(comparison=None).exists()
-    shown = show_next(experiment=experiment, annotator=annotator)
+    shown = serving.show_next(experiment=experiment, annotator=annotator)
     assert not Assignment.objects.checks().filter(token=shown.token).exists()
     assert ended(experiment, annotator) is Ended.NOT
 
 
 def kinds_answered_once(experiment: Experiment, user: User, right: str) -> list[str]:
     """The kind of the next pair, after it was answered."""
-    shown = show_next(experiment=experiment, annotator=user)
+    shown = serving.show_next(experiment=experiment, annotator=user)
     check = Assignment.objects.checks().get(token=shown.token)
     better = check.expected
     choice = better if right[0] == "+" else {"left": "right", "right": "left"}[better]
@@ -110,5 +110,5 @@ def test_practice_comes_first_and_takes_its_items(annotator):
 
 def test_without_a_share_of_gold_pairs_there_is_no_gate(annotator):
     experiment = make_experiment(ready=True, n_gold=9, annotators=(annotator,))
-    shown = show_next(experiment=experiment, annotator=annotator)
+    shown = serving.show_next(experiment=experiment, annotator=annotator)
     assert not Assignment.objects.checks().filter(token=shown.token).exists()

@@ -15,7 +15,7 @@ from engine.selectors import admission, answers, counts, verifying
 from engine.selectors.counts import pair_counts
 from engine.services.judging import record_answer, void_judgment
 from engine.services.planning import advance
-from engine.services.serving import Ended, answer, desk, skip, take_back
+from engine.services.serving import Ended, answer, desk, show_next, skip, take_back
 from engine.services.undos_and_skips import ANSWERS_PER_UNDO, MOST_HELD, UNDOS_IN_A_ROW, hold
 from tests.factories import (
     add_member,
@@ -25,7 +25,6 @@ from tests.factories import (
     click,
     make_experiment,
     make_user,
-    show_next,
     write_responses,
 )
 

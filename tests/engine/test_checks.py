@@ -18,7 +18,7 @@ from engine.services.checks import check_due
 from engine.services.experiments import pause
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.planning import advance
-from tests.factories import click, click_on, make_experiment, make_user, show_next, write_responses
+from tests.factories import click, click_on, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
 
@@ -35,7 +35,7 @@ def draw(experiment: Experiment, annotator, shown: int) -> float:
 
 
 def show(experiment: Experiment, annotator):
-    return show_next(experiment=experiment, annotator=annotator)
+    return serving.show_next(experiment=experiment, annotator=annotator)
 
 
 def answer(experiment: Experiment, annotator, token, choice="left", **fields):

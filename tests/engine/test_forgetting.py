@@ -44,20 +44,10 @@ from engine.services.notifications import send_test, subscribe
 from engine.services.people import change_role
 from engine.services.reports import share_report
 from engine.services.retention import forget_old
-from engine.services.serving import answer
+from engine.services.serving import answer, show_next
 from engine.services.tokens import make_token, revoke_token, token_of
 from engine.services.voids import void_annotator
-from tests.factories import (
-    add_member,
-    assign,
-    checked,
-    click,
-    click_on,
-    invited,
-    make_experiment,
-    make_user,
-    show_next,
-)
+from tests.factories import add_member, assign, checked, click, click_on, invited, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 

@@ -18,7 +18,7 @@ from engine.services import serving
 from engine.services.improvements import add_proposals, note_writer_failure
 from engine.services.judging import record_answer, void_judgment
 from tests.engine.test_improvements import agree, begun
-from tests.factories import assign, click_for, make_user, show_next, skip
+from tests.factories import assign, click_for, make_user, skip
 from tests.improving import plan_and_answer
 
 pytestmark = pytest.mark.django_db
@@ -94,7 +94,7 @@ class TestWhatCounts:
         experiment = improvement.experiment
         for _ in range(30):
             experiment.refresh_from_db()
-            shown = show_next(experiment=experiment, annotator=person)
+            shown = serving.show_next(experiment=experiment, annotator=person)
             check = Assignment.objects.checks().filter(token=shown.token).exists()
             serving.answer(experiment_id=experiment.pk, token=shown.token, annotator=person, choice="left")
             plan_and_answer(experiment)

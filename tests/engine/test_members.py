@@ -9,8 +9,9 @@ from engine.models import Assignment, clock
 from engine.selectors import counts
 from engine.selectors.missing import actively_held
 from engine.services import invitations, people
+from engine.services.serving import show_next
 from tests.concurrency import at_once
-from tests.factories import add_member, assign, click, make_experiment, make_user, show_next
+from tests.factories import add_member, assign, click, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 

@@ -19,7 +19,7 @@ from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
 from engine.services.voids import restore_judgment, void_annotator
 from tests.backends import ScriptedBackend
-from tests.factories import add_member, assign, click, make_experiment, make_user, show_next, write_responses
+from tests.factories import add_member, assign, click, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
 
@@ -262,7 +262,7 @@ class TestTheLog:
 
     def test_a_check_is_none(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,), n_gold=3, practice=2)
-        shown = show_next(experiment=experiment, annotator=annotator)
+        shown = serving.show_next(experiment=experiment, annotator=annotator)
         assert Assignment.objects.checks().filter(token=shown.token).exists()
         serving.answer(experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="left")
         assert not ShowingEvent.objects.exists()
