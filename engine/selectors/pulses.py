@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from django.db.models import Count, Min
 
@@ -56,7 +57,8 @@ class Pulse:
     needs_workers : bool
         True if responses are still to be written: not where all were imported ready-made.
     writing : bool
-        True if some response waits, and a worker writes one of any experiment, or first answers of proposals.
+        True if some response waits, and a worker writes one of any experiment, or did in the last minute, or
+        writes first answers of proposals.
     """
 
     seen: list[Worker]
@@ -185,7 +187,9 @@ def pulses(experiments: Collection[Experiment]) -> dict[int, Pulse]:
     )
     waiting = {experiment_id: (n, (now - oldest).total_seconds()) for experiment_id, n, oldest in rows}
     in_hand = Response.objects.filter(in_time(), state=Response.State.GENERATING)
-    writing = bool(waiting) and (in_hand.exists() or proposals_being_answered().exists())
+    # Between two responses a worker has none in hand.
+    lately = Response.objects.filter(done_at__gte=now - timedelta(seconds=_NOTED_WAIT_SECONDS))
+    writing = bool(waiting) and any(each.exists() for each in (in_hand, lately, proposals_being_answered()))
     return {
         experiment.pk: Pulse(
             seen,

@@ -136,6 +136,16 @@ class TestUnhealthy:
         assert status.kind == kind
         assert sentence in status.sentence
 
+    def test_nobody_is_away_between_two_responses(self, alive):
+        experiment = make_experiment()
+        last = Response.objects.latest("pk").pk
+        Response.objects.update(created_at=timezone.now() - timedelta(minutes=2))
+        for seconds_ago, kind in ((5, "running"), (90, "unhealthy")):
+            Response.objects.filter(pk=last).update(
+                state="done", text="A text.", done_at=timezone.now() - timedelta(seconds=seconds_ago)
+            )
+            assert status_of(experiment).kind == kind
+
     def test_a_worker_that_loads_a_large_model_is_not_away(self, alive):
         experiment = make_experiment()
         loads = WorkerPulse.objects.filter(queue="generation")
