@@ -898,6 +898,12 @@ class Design:
         expected, low, high = rates(self.space, tally, beliefs, self.delta, n_first)
         standing = self._ledger.favour()[0]
         leader = int(self._ledger.best()[0]) if self.n_comparisons else int(standing.argmax())
+        if not self._ledger.settled()[0][0]:
+            # The leader is likeliest to be the best by two models, and the rates are expected by one: where
+            # they differ, neither is ahead.
+            here = self._tally.present[0]
+            expected[here, leader] = np.maximum(np.minimum(expected[here, leader], 0.5), low[here, leader])
+            expected[leader] = 1.0 - expected[:, leader]
         ruled_out = self._rule.refuted[0]
         order = order_of(expected[:, leader], standing, ~self._tally.present[0], leader)
         log_odds = beliefs.theta[0] - beliefs.theta[0].mean()

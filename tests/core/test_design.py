@@ -292,3 +292,19 @@ def test_a_policy_never_meets_itself_whatever_the_diagonal_says() -> None:
     for wrong in (np.ones((2, 2)), np.triu(np.ones((3, 3))), [[True], [True, False], []]):
         with pytest.raises(ValueError, match=r"must be symmetric and of shape \(3, 3\)"):
             Design(Unstructured(3)).ask(among=wrong)
+
+
+def test_nobody_is_shown_ahead_of_the_leader() -> None:
+    """A newcomer won 8 of 13: it is likelier to be the best, while strengths expect the champion to win."""
+    design = Design(Unstructured(4), claim="good_enough", epsilon=0.15, delta=0.1)
+    for rival in (1, 2, 3):
+        for _ in range(12):
+            design.tell(0, rival, 1.0)
+    design.add(1)
+    for rival in (1, 2, 3):
+        design.retire(rival)
+    for outcome in [1.0] * 5 + [0.0] * 8:
+        design.tell(0, 4, outcome)
+    leader, rival = design.ranking()[:2]
+    assert (leader.policy, rival.policy) == (design.decision.best, 0) == (4, 0)
+    assert rival.leader.estimate == leader.leader.estimate == 0.5
