@@ -137,7 +137,7 @@ def _small_print(design: Design, assumes_model: bool, tested: Misfit | None, n_s
     # A likelihood knows only what was answered, whatever the rule for proofs head to head.
     if not assumes_model and design.missing is Missing.AGAINST:
         about = "It is about those who judged, each as often as they did."
-        return f"{risk}, whoever leaves pairs unanswered or answers late. {about}"
+        return f"{risk}, even if pairs are left unanswered or answered late. {about}"
     assumed = "strengths add up as the model says and " if assumes_model else ""
     note = _on_the_test(tested) if assumes_model and tested is not None else ""
     return (

@@ -67,8 +67,8 @@ TERMS = {
         "The experiment stops on the claim that was chosen at setup. Each claim is made wrongly with a "
         "probability of at most the accepted risk, however often you look. Where people judge and the same "
         "texts come again, that is proven for some cases only: Details says which. A pair that was shown "
-        "and has no outcome counts against each claim, so it holds whoever leaves pairs "
-        "unanswered or answers late, unless Details says otherwise. It is about those who judged, each "
+        "and has no outcome counts against each claim, so it holds even if pairs are left "
+        "unanswered or answered late, unless Details says otherwise. It is about those who judged, each "
         "as often as they did."
     ),
     "race": (

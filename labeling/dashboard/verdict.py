@@ -188,7 +188,7 @@ def _risk(experiment: Experiment, ladder: Ladder | None) -> float | None:
 def _condition(experiment: Experiment) -> str:
     free = Experiment.Missing.AGAINST, Experiment.Space.UNSTRUCTURED
     if (experiment.missing, experiment.space) == free:
-        return "whoever leaves pairs unanswered or answers late"
+        return "even if pairs are left unanswered or answered late"
     return "if no answer comes, is late or stays away because of what it says"
 
 

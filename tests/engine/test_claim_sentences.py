@@ -11,7 +11,7 @@ from engine.core.contradictions import Misfit
 from engine.domain.claim_sentences import by_answers_alone, conclusion, sentence
 
 ASSUMES = "whether it comes soon, late or never"
-NEEDS_NO_FAITH = "whoever leaves pairs unanswered or answers late. It is about those who judged"
+NEEDS_NO_FAITH = "even if pairs are left unanswered or answered late. It is about those who judged"
 MODEL = "if strengths add up as the model says"
 NAMES = ["terse", "warm", "formal"]
 
