@@ -15,6 +15,7 @@ from engine.importing.items import read_responses
 from engine.importing.reading_process import source_of
 from engine.importing.rows import ImportingError
 from engine.models import Experiment, Factor, Policy
+from engine.selectors.policies import policy_names
 from engine.selectors.task_changes import tasks_present
 from labeling.forms.level_fields import LEVEL_FORMS, LevelForm
 
@@ -55,8 +56,12 @@ class JoinForm(forms.Form):
             self.fields["parent_leaves"].label = f"{replaced.name} leaves"
         if not several:
             del self.fields["every"]
-        if experiment.winner_id is None:
+        if (winner := experiment.winner) is None:
             del self.fields["losers_leave"]
+        else:
+            present = [each for each in policy_names(experiment) if each.present]
+            others = ", ".join(each.name for each in present if each.short != winner.label)
+            self.fields["losers_leave"].label = f"Those who lost leave: {others}"
 
 
 class ResponsesForm(forms.Form):

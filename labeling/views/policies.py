@@ -162,7 +162,10 @@ def add(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         return redirect("dashboard", experiment_id=experiment.pk)
     name = policy_names(experiment)[parent.index]
     factors = list(experiment.factors.prefetch_related("levels"))
-    chosen = next((each for each in factors if str(each.pk) == request.GET.get("factor")), factors[0])
+    # What the policies differ in is what another one most often brings anew.
+    chosen = max(
+        factors, key=lambda each: (str(each.pk) == request.GET.get("factor"), len(each.levels.all()) > 1)
+    )
     form: ResponsesForm | LevelForm
     if chosen.kind == Factor.Kind.IMPORTED:
         form = ResponsesForm(data, None if data is None else request.FILES, experiment=experiment)
@@ -197,7 +200,10 @@ def add(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
                 wake_planner(experiment.pk)
                 names = policy_names(experiment)
                 said = ", ".join(names[each.index].name for each in joined)
-                messages.success(request, f"Added: {said}. It is compared from now on.")
+                messages.success(
+                    request,
+                    f"Added: {said}. Its comparisons come after the pairs that are prepared already.",
+                )
                 return redirect("dashboard", experiment_id=experiment.pk)
         except (SpecError, WrongStateError) as error:
             form.add_error(None, str(error))
