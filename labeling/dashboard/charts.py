@@ -76,9 +76,10 @@ def _cell(wins: float, count: float) -> dict[str, Any]:
 
 
 def policy_rows(
-    ranked: Sequence[Ranked], spending: Sequence[PolicySpending], *, judged: bool
+    ranked: Sequence[Ranked], spending: Sequence[PolicySpending], *, judged: bool, structured: bool
 ) -> list[dict[str, Any]]:
-    """Every policy in the order of the ranking. Before anything was ``judged`` nobody leads.
+    """Every policy in the order of the ranking. Before anything was ``judged`` nobody leads. In a
+    ``structured`` space others tell about a policy that was not compared itself.
 
     Its bar is its win rate against the leader in percent with the ends of the interval, and whether its
     standing is settled.
@@ -93,7 +94,7 @@ def policy_rows(
                 "name": each.name,
                 "number": standing.policy + 1,
                 "bar": {"percents": against, "settled": each.word in _SETTLED}
-                if judged and not leads
+                if judged and not leads and (each.comparisons or structured)
                 else None,
                 "word": each.word,
                 "comparisons": each.comparisons,
@@ -168,15 +169,24 @@ def effect_rows(
     space: Factorial | None, wins: Matrix, delta: float, names: Sequence[PolicyName]
 ) -> list[dict[str, Any]]:
     """The win rate of every level against its factor's first, all else being equal, the one that is ahead
-    named first. Last come levels that no policy has which is present.
+    named first, as far as both were compared. Last come levels that no policy has which is present.
     """
     if space is None or not wins.any():
         return []
     rows = []
+    n_compared = (wins + wins.T).sum(axis=1)
+    compared = {
+        each
+        for name, n in zip(names, n_compared, strict=True)
+        if n
+        for each in zip(space.levels, name.levels, strict=True)
+    }
     here = {each for name in names if name.present for each in zip(space.levels, name.levels, strict=True)}
     for effect in level_effects(space, wins, delta):
         percents = [round(100 * value) for value in (effect.win_rate, effect.low, effect.high)]
         better, worse = effect.level, effect.reference
+        if not compared.issuperset({(effect.factor, better), (effect.factor, worse)}):
+            continue
         if effect.win_rate < 0.5:
             better, worse = worse, better
             percents = [100 - percents[0], 100 - percents[2], 100 - percents[1]]

@@ -75,7 +75,8 @@ def result_figures(experiment: Experiment) -> dict[str, Any]:
     n_annotators = people.annotators(experiment.pk).count() if by_people else 0
     running = experiment.state == Experiment.State.RUNNING
     spending = policy_spending(experiment)
-    policies = charts.policy_rows(ranked, spending, judged=comparisons > 0)
+    structured = experiment.space != Experiment.Space.UNSTRUCTURED
+    policies = charts.policy_rows(ranked, spending, judged=comparisons > 0, structured=structured)
     below = _below(experiment, ranked, policies, spending, comparisons)
     judged_rows, doubted = [], []
     # Of more, telling the doubts would take longer than somebody waits for a page.

@@ -17,10 +17,11 @@ from engine.selectors.snapshots import latest_snapshot
 from engine.selectors.standings import standing_of
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
+from engine.services.planning import advance
 from engine.services.policies import add_policies, retire_policy
 from tests.engine.test_drawing import ANSWERS, imported_spec
 from tests.engine.test_policies import NEW, begun, judged
-from tests.factories import add_member, click_on, make_user, write_responses
+from tests.factories import add_member, click_for, click_on, make_user, plan_and_write, write_responses
 from tests.markup import text_of
 
 pytestmark = pytest.mark.django_db
@@ -97,6 +98,24 @@ def test_the_verdict_says_whom_it_is_about_and_the_risk_of_all_conclusions(annot
 
 
 class TestThePage:
+    def test_who_was_not_compared_yet_has_no_estimate(self, annotator, admin_client):
+        experiment = begun(annotator)
+        plan_and_write(experiment)
+        click_for(experiment, annotator, lambda i, j: i > j)
+        add_policies(experiment_id=experiment.pk, levels=NEW)
+        advance(experiment_id=experiment.pk)
+        rows = admin_client.get(reverse("dashboard", args=[experiment.pk])).context["policies"]
+        bars = {bool(row["comparisons"]): row["bar"] for row in rows if row["word"] != "leads"}
+        assert bars[False] is None
+        assert bars[True]
+
+    def test_who_lost_and_leaves_is_named(self, annotator, admin_client):
+        experiment = judged(begun(annotator), annotator)
+        form = admin_client.get(reverse("add_policy", args=[experiment.pk])).context["join"]
+        names = {each.name for each in policy_names(experiment)}
+        lost = names - {policy_names(experiment)[experiment.winner.index].name}
+        assert {name for name in names if name in form.fields["losers_leave"].label} == lost
+
     def test_a_new_prompt_joins(
         self, annotator, editor, client_for, sent, django_capture_on_commit_callbacks
     ):
