@@ -10,6 +10,7 @@ from typing import Any
 from engine.domain.limits import LEVELS
 from engine.domain.specs import ExperimentSpec, FactorSpec
 from engine.importing.findings import Findings
+from engine.importing.mapping import ShortNames
 from engine.importing.promptfoo_models import Wanted
 
 
@@ -43,10 +44,10 @@ class FoundFile:
         """The tasks for new policies, with the system texts as levels of a prompt, and no responses."""
         if not self.spec.ready_made and not self.systems:
             return self.spec
-        levels: dict[str, dict[str, str]] = {}
-        for text in self.systems[: LEVELS.most]:
-            first = " ".join(text.split())[:60]
-            levels[f"{first} {len(levels) + 1}" if first in levels else first] = {"text": text}
+        names = ShortNames()
+        levels = {
+            names.new(" ".join(text.split())[:60]): {"text": text} for text in self.systems[: LEVELS.most]
+        }
         factors = [FactorSpec("System prompt", "prompt", levels)] if levels else []
         return replace(self.spec, factors=factors, settings={}, ready_made=())
 
@@ -59,6 +60,7 @@ class FoundFile:
             "factors": [(factor.name, [*factor.levels]) for factor in self.spec.factors],
             "connections": self.connections,
             "n_policies": self.n_policies,
+            "n_responses": len(self.spec.ready_made),
             "compares": self.compares,
             "samples": self.samples,
             "systems": self.systems,

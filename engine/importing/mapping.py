@@ -327,6 +327,11 @@ class ShortNames(dict[str, str]):
         self._last: Counter[str] = Counter()
 
     def __missing__(self, text: str) -> str:
+        self[text] = self.new(text)
+        return self[text]
+
+    def new(self, text: str) -> str:
+        """A name that was not given yet, also for a text that has one."""
         whole = " ".join(text.split())
         name = whole if len(whole) <= LONGEST_NAME else f"{whole[: LONGEST_NAME - 1]}…"
         short = whole[: LONGEST_NAME - 6]
@@ -334,7 +339,6 @@ class ShortNames(dict[str, str]):
             self._last[short] += 1
             name = f"{short} {self._last[short] + 1}"
         self._taken.add(name)
-        self[text] = name
         return name
 
 

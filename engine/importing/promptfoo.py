@@ -12,8 +12,8 @@ from engine.domain.specs import ExperimentSpec, FactorSpec
 from engine.importing.companion_files import Find, no_files
 from engine.importing.findings import Findings
 from engine.importing.found_files import FoundFile
+from engine.importing.mapping import ShortNames
 from engine.importing.promptfoo_models import (
-    LONGEST_NAME,
     ModelRead,
     model_read,
     told_apart,
@@ -276,7 +276,7 @@ class _Configuration:
 
     def _named(self, given: Sequence[tuple[str, str, str, str]], *, count: bool = True) -> list[Prompt]:
         prompts: list[Prompt] = []
-        names: set[str] = set()
+        names = ShortNames()
         for name, label, text, place in given:
             single = [each for each in _SINGLE.findall(text) if each in self.variables]
             if single and "{{" not in text:
@@ -292,7 +292,8 @@ class _Configuration:
             if any(each.chat == chat for each in prompts):
                 self.findings.leave("prompt", "equal to an earlier one", place, text)
                 continue
-            prompts.append(Prompt(_unique(name or text, names), label or text, chat))
+            shown = (name or text).strip() or "Prompt"
+            prompts.append(Prompt(names.new(shown), label or text, chat))
             if count:
                 self.findings.take("prompt")
         return prompts
@@ -463,14 +464,3 @@ def _where(name: str) -> str:
     if name in SETTINGS:
         return "Settings stand in the config of a provider."
     return "Correct the name, or remove it."
-
-
-def _unique(name: str, names: set[str]) -> str:
-    line = " ".join(name.split()) or "Prompt"
-    short = first = line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}…"
-    number = 1
-    while short in names:
-        number += 1
-        short = f"{first[: LONGEST_NAME - 4]} {number}"
-    names.add(short)
-    return short

@@ -10,8 +10,8 @@ from typing import Any
 from engine.domain.forbidden_fields import fault_of_fields
 from engine.domain.levels import parse_level
 from engine.domain.profiles import Provider
+from engine.importing.mapping import LONGEST_NAME, ShortNames
 
-LONGEST_NAME = 100
 # By the first word of an id: whose server it is, and the address of those that have OpenAI's protocol.
 _SERVERS: Mapping[str, tuple[Provider, str]] = {
     "openai": (Provider.OPENAI, ""),
@@ -72,6 +72,8 @@ _FURTHER = {"frequency_penalty", "presence_penalty", "verbosity", "logit_bias", 
 _ADDRESSES = {"apibaseurl", "api_base_url", "baseurl", "base_url", "apihost", "url", "host"}
 _KEYS = {"apikey", "api_key", "key", "accesskeyid", "secretaccesskey", "sessiontoken", "credentials"}
 _KEY_NAMES = {"apikeyenvar", "apikeyenvvar", "api_key_envar", "api_key_env"}
+# What is so in any request of ours.
+_SAY_NOTHING = {"omitdefaults", "responsemimetype"}
 _BUDGETS = ("budget_tokens", "thinkingBudget", "max_tokens")
 _NESTED = {"generationconfig", "generation_config", "inferenceconfig", "options"}
 
@@ -132,7 +134,7 @@ def model_read(provider_id: str, label: str, config: Mapping[str, Any]) -> Model
             key_variable = str(value)
         elif plain in _ADDRESSES and isinstance(value, str):
             address = value if "://" in value else f"https://{value}"
-        elif not _set(found.settings, plain, value):
+        elif plain not in _SAY_NOTHING and not _set(found.settings, plain, value):
             found.left.append(name)
     # A server elsewhere is not the vendor's.
     if address and provider is Provider.OPENAI and "openai.com" not in address:
@@ -162,8 +164,10 @@ def _set(settings: dict[str, Any], name: str, value: Any) -> bool:
     elif name in _SETTINGS:
         known = _SETTINGS[name]
         made = {known: [value] if known == "stop" and isinstance(value, str) else _number(value)}
-    elif name in {"response_format", "format"} and isinstance(value, Mapping):
+    elif name in {"response_format", "format", "output_format"} and isinstance(value, Mapping):
         made = _format(value)
+    elif name == "responsejsonschema" and isinstance(value, Mapping):
+        made = {"response_format": dict(value)}
     elif name in {"passthrough", "extra_body"} and isinstance(value, Mapping):
         made = {"extra_body": dict(value)}
     elif name in _FURTHER:
@@ -212,15 +216,9 @@ def told_apart(models: Sequence[ModelRead]) -> None:
                     if any(other.get(key) != value for other in others)
                 ]
                 model.name = " ".join([name, *told])
-    taken: set[str] = set()
+    names = ShortNames()
     for model in models:
-        name = first = _short(model.name)
-        number = 1
-        while name in taken:
-            number += 1
-            name = f"{first[: LONGEST_NAME - 4]} {number}"
-        taken.add(name)
-        model.name = name
+        model.name = names.new(model.name)
     servers: dict[str, set[str]] = {}
     for model in models:
         servers.setdefault(model.wanted.name, set()).add(model.wanted.address)
@@ -231,8 +229,3 @@ def told_apart(models: Sequence[ModelRead]) -> None:
             model.wanted = Wanted(
                 with_address, wanted.provider, wanted.model_id, wanted.address, wanted.key_variable
             )
-
-
-def _short(name: str) -> str:
-    line = " ".join(name.split())
-    return line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}…"

@@ -164,7 +164,7 @@ def in_json(value: Any) -> Any:
     """The list or the object that a cell holds as JSON; any other value as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in {"[", "{"}:
         with contextlib.suppress(ValueError):
-            return loads(value)
+            return loads(value, of_table=True)
     return value
 
 

@@ -584,9 +584,7 @@ def _mt_bench(rows: Iterable[Row], findings: Findings) -> Iterator[Run]:
         elif (earlier := answers.get(key)) is None:
             answers[key] = row
         else:
-            older, answers[key] = sorted(
-                (earlier, row), key=lambda each: float(each.fields.get("tstamp") or 0)
-            )
+            older, answers[key] = sorted((earlier, row), key=_time)
             yield Run(older, key[1], replaced, replaced)
     if not questions:
         raise ImportingError.at("", "These lines hold answers of MT-Bench; add question.jsonl.")
@@ -602,6 +600,13 @@ def _mt_bench(rows: Iterable[Row], findings: Findings) -> Iterator[Run]:
             for _ in filter(str.strip, said[1:] if not failed else ()):
                 why = "as each goes on with the model's own first answer, which is no common task"
                 findings.leave("later turn", why, row.place)
+
+
+def _time(row: Row) -> float:
+    try:
+        return float(row.fields.get("tstamp") or 0)
+    except (TypeError, ValueError):
+        return 0
 
 
 def _turns(fields: Fields) -> list[list[str]]:

@@ -19,8 +19,8 @@ class JSONLimitError(ValueError):
     """
 
 
-def loads(text: str | bytes) -> Any:
-    """The value that ``text`` holds.
+def loads(text: str | bytes, *, of_table: bool = False) -> Any:
+    """The value that ``text`` holds. ``of_table``: NaN is a cell without a value, as pandas writes it.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def loads(text: str | bytes) -> Any:
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text))
     try:
-        value = _DECODER.decode(text)
+        value = (_OF_TABLES if of_table else _DECODER).decode(text)
     except RecursionError:
         raise JSONLimitError(_too_deep()) from None
     _check_depth(value)
@@ -44,7 +44,7 @@ def loads(text: str | bytes) -> Any:
 
 def entry_at(text: str, at: int) -> tuple[Any, int]:
     """The entry of a list that begins at this place, and where it ends. A `JSONLimitError` in the place of
-    one that `loads` refuses.
+    one that `loads` refuses in a table.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def entry_at(text: str, at: int) -> tuple[Any, int]:
         No JSON begins there.
     """
     try:
-        entry, end = _DECODER.raw_decode(text, at)
+        entry, end = _OF_TABLES.raw_decode(text, at)
         _check_depth([entry])
     except JSONLimitError as error:
         return error, _PLAIN.raw_decode(text, at)[1]
@@ -90,6 +90,11 @@ def _constant(name: str) -> NoReturn:
     raise JSONLimitError(f"{name} is not JSON. Write a finite number.")
 
 
+def _constant_of_table(name: str) -> None:
+    if name != "NaN":
+        _constant(name)
+
+
 def _too_deep() -> str:
     return f"This is nested too deeply to be read; the limit is {limits.DEPTH.most}. {limits.DEPTH.advice}"
 
@@ -114,4 +119,7 @@ _PLAIN = json.JSONDecoder(parse_int=str)
 # Made once: making one takes longer than reading a short line with it.
 _DECODER = json.JSONDecoder(
     parse_int=integer, parse_float=finite, parse_constant=_constant, object_pairs_hook=_object
+)
+_OF_TABLES = json.JSONDecoder(
+    parse_int=integer, parse_float=finite, parse_constant=_constant_of_table, object_pairs_hook=_object
 )

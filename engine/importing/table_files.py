@@ -175,7 +175,7 @@ def _json_rows(text: str) -> Found:
     first = text[start:].split("\n", 1)
     try:
         if len(first) > 1 and first[1].strip():
-            loads(first[0])
+            loads(first[0], of_table=True)
             yield from _json_lines(text)
             return
     except JSONLimitError:
@@ -184,7 +184,7 @@ def _json_rows(text: str) -> Found:
     except ValueError:
         pass  # A document of several lines.
     try:
-        document = loads(text)
+        document = loads(text, of_table=True)
     except (json.JSONDecodeError, JSONLimitError) as error:
         line = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         yield Fault(line, _json_fault(error))
@@ -236,7 +236,7 @@ def _json_lines(text: str) -> Found:
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
-                yield _json_row(f"line {number}", loads(line.strip("\ufeff\r \t")))
+                yield _json_row(f"line {number}", loads(line.strip("\ufeff\r \t"), of_table=True))
             except (json.JSONDecodeError, JSONLimitError) as error:
                 yield Fault(f"line {number}", _json_fault(error))
 

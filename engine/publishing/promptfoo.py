@@ -12,6 +12,7 @@ from engine.domain.connection_targets import Target
 from engine.domain.conversations import SYSTEM, as_json, chat
 from engine.domain.profiles import VENDORS, Provider
 from engine.domain.specs import TaskSpec
+from engine.generation.remote.requests import ANTHROPIC_TOKENS
 from engine.importing.promptfoo_models import model_read, why_not_called
 from engine.publishing.winners import Winner
 
@@ -42,15 +43,22 @@ _NAMES = {
 _PLACE = re.compile(r"\{\{(?:[^\"'}]|\"[^\"]*\"|'[^']*')*\}\}")
 _TEXT = re.compile(r"\{\{\s*(?:\"([^\"']*)\"|'([^\"']*)')\s*\}\}")
 # What Nunjucks would read in a text that means itself.
-_OPENS = re.compile(r"\{(?=[{%#])")
+_BRACES = re.compile(r"\{(?=[{%#])|(?<=#)\}")
+# What promptfoo changes in a variable, whose letters it otherwise leaves: it opens files, fills in other
+# variables, and cuts off a last line break.
+_CHANGED = re.compile(r"(?:file://|package:)|.*(?:\{\{|\{%|\n\Z)", re.DOTALL)
 
 
 def promptfoo_of(winner: Winner, *, with_tests: bool = True) -> str:
     """The configuration as YAML, with the tasks as tests unless told otherwise.
 
-    A task with a history has no place in a prompt: then each test holds the whole conversation.
+    A task with a history has no place in a prompt, and some texts are none that a variable could hold: then
+    each test holds the whole conversation.
     """
-    whole = with_tests and any(task.messages for task in winner.tasks)
+    whole = with_tests and any(
+        task.messages or any(map(_CHANGED.match, (task.prompt, *task.variables.values())))
+        for task in winner.tasks
+    )
     config = provider_config(winner)
     provider: dict[str, Any] = {"id": provider_id(winner.target), "label": winner.target.name}
     document: dict[str, Any] = {
@@ -92,11 +100,20 @@ def provider_config(winner: Winner) -> dict[str, Any]:
         }.get(target.provider, {"reasoning": {"max_tokens": thinking}})
     if schema:
         named_schema = {"name": "response", "schema": schema}
-        config["response_format"] = {"type": "json_schema", "json_schema": named_schema}
+        config |= {
+            Provider.ANTHROPIC: {"output_format": {"type": "json_schema", "schema": schema}},
+            Provider.GOOGLE: {"responseMimeType": "application/json", "responseJsonSchema": schema},
+        }.get(target.provider, {"response_format": {"type": "json_schema", "json_schema": named_schema}})
     if target.provider is Provider.GOOGLE and config:
         config = {"generationConfig": config}
     if further:
         config["extra_body" if target.provider is Provider.ANTHROPIC else "passthrough"] = further
+    # Otherwise promptfoo sends a temperature of 0 and 1,024 tokens.
+    if target.provider is Provider.ANTHROPIC:
+        config.setdefault("max_tokens", ANTHROPIC_TOKENS + (thinking or 0))
+        config |= {} if "top_p" in config else {"temperature": config.get("temperature", 1)}
+    elif provider_id(target).startswith(("openai:", "openrouter:")):
+        config["omitDefaults"] = True
     if target.headers:
         config["headers"] = dict(target.headers)
     if not target.connection_id:
@@ -125,12 +142,13 @@ def _chat_prompt(winner: Winner) -> str:
 
 
 def _test(task: TaskSpec, winner: Winner, *, whole: bool) -> dict[str, Any]:
-    variables = dict(task.variables) | {winner.slot: task.prompt}
+    variables = {**task.variables, winner.slot: task.prompt}
     if whole:
         turns = task.messages or chat(task.prompt)
         sent = as_json(winner.composition.filled(task.variables).messages(turns))
-        variables = {winner.slot: json.dumps(sent, ensure_ascii=False)}
-    test: dict[str, Any] = {"vars": {name: _value(text) for name, text in variables.items()}}
+        # As the whole prompt, a variable is a template itself.
+        variables = {winner.slot: _literal(json.dumps(sent, ensure_ascii=False))}
+    test: dict[str, Any] = {"vars": variables}
     if task.checks:
         test["assert"] = [{"type": each.kind, "value": _value(each.value)} for each in task.checks]
     if task.tags:
@@ -139,13 +157,13 @@ def _test(task: TaskSpec, winner: Winner, *, whole: bool) -> dict[str, Any]:
 
 
 def _value(text: str) -> str:
-    """A variable that means its own letters, also where promptfoo would open a file."""
+    """The text of a check that means its own letters, also where promptfoo would open a file."""
     said = _literal(text)
     return f"{{{{ '{said[0]}' }}}}{said[1:]}" if text.startswith(("file://", "package:")) else said
 
 
 def _literal(text: str) -> str:
-    return _OPENS.sub("{{ '{' }}", text)
+    return _BRACES.sub(lambda brace: f"{{{{ '{brace[0]}' }}}}", text)
 
 
 def _template(text: str) -> str:

@@ -468,6 +468,16 @@ def test_the_later_answer_counts_whatever_the_order_and_judgments_are_left_out()
     assert policies(told) == ["acme-small", "acme-large"]
 
 
+def test_times_of_answers_that_are_no_numbers_leave_the_order_of_the_file():
+    answers_of = {"question_id": 1, "model_id": "a"}
+    rows = [
+        answers_of | {"choices": [{"turns": [text]}], "tstamp": time}
+        for text, time in (("first", "2024-03-01"), ("last", "yesterday"))
+    ]
+    told = found({"question.jsonl": [{"question_id": 1, "turns": ["Tea?"]}], "answer.jsonl": rows})
+    assert answers(told) == [("Tea?", "a", "last")]
+
+
 @pytest.mark.parametrize(
     "text",
     [

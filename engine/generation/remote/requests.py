@@ -16,7 +16,7 @@ from engine.domain.profiles import SETTINGS, Protocol, Provider, left_out, vendo
 from engine.generation.base import GenerationRequest
 
 # Claude demands a maximum: the one to send, beyond the budget of thinking, if the level sets none.
-_ANTHROPIC_TOKENS = 4096
+ANTHROPIC_TOKENS = 4096
 _ANTHROPIC_VERSION = "2023-06-01"
 
 
@@ -140,7 +140,7 @@ def _set_sampling(
     elif sampling.reasoning and takes.reasoning.endswith("output_config.effort"):
         _place(body, takes.reasoning.replace("output_config.effort", "thinking.type"), "adaptive")
     if protocol == "anthropic" and "max_tokens" not in body:
-        body["max_tokens"] = most = _ANTHROPIC_TOKENS + (sampling.reasoning_tokens or 0)
+        body["max_tokens"] = most = ANTHROPIC_TOKENS + (sampling.reasoning_tokens or 0)
         yield f"max_tokens is {most:,}: this server demands a maximum, and the level sets none."
 
 
