@@ -147,6 +147,12 @@ VARIABLES = Limit(
 TAGS = Limit(
     "tags of one task", 20, "Results are shown for each tag.", "Keep the tags that you want results for."
 )
+CALLS = Limit(
+    "rows of traces or data of another tool",
+    20_000,
+    "A web process reads them, at about a second for 10,000.",
+    "Load them with manage.py load_experiment.",
+)
 TEXT_CHARACTERS = Limit(
     "characters in one text",
     200_000,

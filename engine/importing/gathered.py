@@ -153,8 +153,9 @@ class Gathered:
         first, *others = parts
         return self._names[name_of([first.strip() or "a model without a name", *filter(str.strip, others)])]
 
-    def told(self, name: str, sample: Sample) -> FoundFile:
-        """What a page shows before anything is stored; responses only where a policy gave some.
+    def told(self, name: str, sample: Sample, *, tasks_alone: bool = False) -> FoundFile:
+        """What a page shows before anything is stored; responses only where a policy gave some, and none
+        with ``tasks_alone``.
 
         Raises
         ------
@@ -162,6 +163,14 @@ class Gathered:
             There are too many tasks, policies or responses, or none at all.
         """
         self._draw(sample)
+        had_responses = bool(self.made)
+        if tasks_alone:
+            n = self.findings.n_taken("response")
+            self.findings.take("response", -n)
+            for _ in range(n):
+                self.findings.leave("response", "since new policies answer the tasks")
+            self.made.clear()
+            self.noted.clear()
         tasks, policies = [*self.tasks.values()], list(dict.fromkeys(each.policy for each in self.made))
         for message in (TASKS.refusal(len(tasks)), RESPONSES.refusal(len(self.made))):
             if message:
@@ -178,8 +187,9 @@ class Gathered:
         for which, n in self.noted.items():
             if n:
                 self.findings.note(f"{number(n, 'response')} {which}.")
-        if self.made:
+        if had_responses:
             self.findings.take("task", len(tasks))
+        if self.made:
             self.findings.note_gaps(self.made)
         return FoundFile(
             ExperimentSpec(

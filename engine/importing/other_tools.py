@@ -38,17 +38,26 @@ def found_in(
         answers = read_responses(source, wishes=Wishes(leave_out=leave_out))
         spec = answers.spec((name or f"Responses of {tool}")[:200])
         return FoundFile(spec, answers.findings, len(answers.policies), systems=answers.texts)
-    if (calls := calls_in(source)) is not None:
-        return gathered(calls).told(name or "Traces and data of another tool", sample)
+    if (found := export_in(source, name=name, sample=sample)) is not None:
+        return found
     files = files_of(source)
-    found = configurations_in(files)
-    if len(files) == 1 and found and (results := results_in(found[0][1])) is not None:
+    texts = configurations_in(files)
+    if len(files) == 1 and texts and (results := results_in(texts[0][1])) is not None:
         return read_results(results, name=name)
-    for path, text in found:
+    for path, text in texts:
         if (root := configuration_in(text)) is not None:
             finder = find or finder_in(files, posixpath.dirname(path))
             return read_configuration(root, find=finder, name=name, leave_out=leave_out)
     return None
+
+
+def export_in(
+    source: Source, *, name: str = "", sample: Sample = WHOLE, tasks_alone: bool = False
+) -> FoundFile | None:
+    """The data or traces of another tool that these files are; `None` of others."""
+    if (calls := calls_in(source)) is None:
+        return None
+    return gathered(calls).told(name or "Traces and data of another tool", sample, tasks_alone=tasks_alone)
 
 
 def _tool_of(source: Source) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from engine.domain.limits import CALLS, FILE_BYTES
 from engine.importing.companion_files import files_of
 from engine.importing.gathered import TOO_DEEP, Call
 from engine.importing.reading_process import Source
@@ -65,6 +66,10 @@ def calls_in(source: Source) -> Sequence[Call] | None:
                 continue
             for place, document in _documents(text):
                 rows += [(f"{prefix}{place}{inner}", row) for inner, row in _rows(document, pages)]
+                # A command reads larger files.
+                if source.most is not FILE_BYTES and (message := CALLS.refusal(len(rows))):
+                    del rows[CALLS.most :]
+                    raise ImportingError.at("", message)
         except (ImportingError, OSError, EOFError) as error:
             faults.append(ImportingError.at(name, str(error)))
     if not rows and any(map(_may_be_table, files.values())):

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import base64
-import io
-import json
 from typing import Any
 
-from engine.domain.limits import RESPONSES_BYTES
-from engine.importing.reading_process import source_of
 from engine.sources.base import Fetched, SourceError, Wanted
-from engine.sources.web import Server
+from engine.sources.web import Server, fetched_rows
 
 ADDRESS = "https://cloud.langfuse.com"
 _PAGE, _MOST_PAGES = 100, 50
@@ -46,6 +42,4 @@ class Langfuse:
                 raise SourceError(
                     f"The data set has more than {_PAGE * _MOST_PAGES:,} items. Bring it as a file."
                 )
-        what = f"the data set {wanted.name}" if wanted.name else "the newest calls"
-        files = source_of([("langfuse.json", io.BytesIO(json.dumps(rows).encode()))], RESPONSES_BYTES)
-        return Fetched(files, f"{len(rows):,} rows of {what}.", f"langfuse:{wanted.name or 'calls'}")
+        return fetched_rows("langfuse", rows, wanted)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,7 +14,8 @@ from engine.domain.addresses import CONNECTIONS, check_connection, resolve
 from engine.domain.exchange_deadlines import Deadline
 from engine.domain.limits import RESPONSES_BYTES
 from engine.domain.pinned_requests import pinned_request
-from engine.sources.base import SourceError
+from engine.importing.reading_process import source_of
+from engine.sources.base import Fetched, SourceError, Wanted
 
 _IDLE_SECONDS, _WHOLE_SECONDS = 10.0, 25.0
 
@@ -45,14 +47,29 @@ class Server:
         self._client.close()
         self._deadline.__exit__()
 
-    def get(self, path: str, **query: object) -> tuple[int, Mapping[str, str], Any]:
-        """The status, the headers and the JSON of an answer, `None` in the place of anything else."""
+    def found(self, path: str, rows: str = "", *, body: Any = None, **query: object) -> Any:
+        """The JSON of an answer, a list, or an object that holds something by the name of ``rows``."""
+        status, _, found = self.get(path, body=body, **query)
+        if status in {401, 403}:
+            raise SourceError(f"{self._host} refuses this token.")
+        fits = rows in found if isinstance(found, dict) else not rows and isinstance(found, list)
+        if status != 200 or not fits:
+            raise SourceError(f"{self._host} answered {status}. Check the address and the name.")
+        return found
+
+    def get(self, path: str, *, body: Any = None, **query: object) -> tuple[int, Mapping[str, str], Any]:
+        """The status, the headers and the JSON of an answer, `None` in the place of anything else.
+
+        ``body``: what is posted, as JSON.
+        """
+        content = b"" if body is None else json.dumps(body).encode()
         try:
             request = pinned_request(
-                "GET",
+                "POST" if content else "GET",
                 f"{self._address}{path}?{urlencode(query)}",
                 self._at,
-                headers=self._headers,
+                headers={**self._headers, **({"Content-Type": "application/json"} if content else {})},
+                content=content,
                 idle_seconds=_IDLE_SECONDS,
                 deadline=self._deadline,
             )
@@ -78,3 +95,10 @@ class Server:
         except (ValueError, RecursionError):
             found = None
         return answer.status_code, answer.headers, found
+
+
+def fetched_rows(tool: str, rows: Sequence[Any], wanted: Wanted) -> Fetched:
+    """The rows of a data set of a tool, or of its newest calls."""
+    what = f"the data set {wanted.name}" if wanted.name else "the newest calls"
+    files = source_of([(f"{tool}.json", io.BytesIO(json.dumps(rows).encode()))], RESPONSES_BYTES)
+    return Fetched(files, f"{len(rows):,} rows of {what}.", f"{tool}:{wanted.name or 'calls'}")

@@ -15,12 +15,11 @@ from django.utils.datastructures import MultiValueDict
 
 from engine.domain.errors import SpecError
 from engine.domain.levels import unfillable
-from engine.domain.limits import DESCRIPTION_BYTES, TASKS
+from engine.domain.limits import DESCRIPTION_BYTES
 from engine.domain.material_kinds import Material
 from engine.domain.specs import SETTINGS, ExperimentSpec, GoldSpec, TaskSpec
 from engine.domain.tags import normal_tags
 from engine.domain.variables import Space
-from engine.importing.gathered import WHOLE, Sample, gathered
 from engine.importing.items import (
     Column,
     Wishes,
@@ -33,16 +32,15 @@ from engine.importing.items import (
     write_tasks,
 )
 from engine.importing.mapping import ROLES, VARIABLE, check_columns
-from engine.importing.reading_process import Source, source_of
+from engine.importing.reading_process import source_of
 from engine.importing.rows import ImportingError
-from engine.importing.traffic import calls_in
 from engine.models import Connection, Experiment, Factor, User
 from engine.selectors import specs
 from engine.selectors.offered_models import Need, live_offers, models_of_workers
 from engine.services.drafts import check_name
 from engine.services.ready_made import policies_of
-from engine.sources.base import SourceError, Wanted
-from engine.sources.registry import build_source, source_names
+from engine.sources.base import SourceError
+from engine.sources.registry import source_names
 from labeling.forms.columns import ROLE_LABELS, Columns, fold, said_columns
 from labeling.forms.factors import (
     ExclusionRow,
@@ -54,14 +52,10 @@ from labeling.forms.factors import (
     write_rows,
 )
 from labeling.forms.settings import GROUPS, NAME_MISSING, STEPS, SettingsForm, place_of
+from labeling.forms.tasks import drawn_tasks, typed_tasks
 
 _PREVIEWED = 5
 _KINDS = ("tasks", "gold")
-_OF_A_SOURCE = ("name", "configuration", "split", "revision", "address", "token", "number", "seed")
-_SYSTEMS = (
-    "No task holds a system text. To have those of the file as levels of a prompt, bring it by “New "
-    "experiment”, “From an experiment file”."
-)
 # Digits.
 _LONGEST_VERSION = 19
 Item = TypeVar("Item", TaskSpec, GoldSpec)
@@ -435,8 +429,10 @@ class DraftEditor:
                 continue
             try:
                 source = source_of([(file.name or "", file) for file in given], DESCRIPTION_BYTES)
-                text = self._traffic(source) if kind == "tasks" else ""
-                text = text or as_typed(source)
+                if kind == "tasks":
+                    text, self._told = typed_tasks(source)
+                else:
+                    text = as_typed(source)
                 if not text.strip():
                     raise ImportingError.at("", "There is nothing in it. What was here is kept.")
                 self.data[kind] = text.replace("\r\n", "\n")
@@ -445,39 +441,15 @@ class DraftEditor:
 
     def fetch_tasks(self) -> None:
         """Put the tasks of a source where they would have been typed; its token is kept nowhere."""
-        asked = {name: self.data.get(f"source_{name}", "").strip() for name in _OF_A_SOURCE}
-        number, seed = (asked.pop(name)[:9] for name in ("number", "seed"))
-        wanted = Wanted(
-            **asked,
-            number=min(int(number) if number.isdecimal() else 200, TASKS.most),
-            seed=int(seed) if seed.isdecimal() else 1,
-        )
         try:
-            fetched = build_source(self.data.get("source_kind", ""), of_pages=True).fetch(wanted)
-            text = self._traffic(fetched.files, Sample(wanted.number, wanted.seed)) or as_typed(fetched.files)
+            self.data["tasks"], self._told, self.data["tasks_from"] = drawn_tasks(self.data)
         except (SourceError, ImportingError) as error:
             self.tasks = Items("tasks", self.data.get("tasks", ""), [], str(error).splitlines())
-            return
-        if message := DESCRIPTION_BYTES.refusal(len(text.encode())):
-            self.tasks = Items("tasks", self.data.get("tasks", ""), [], [message])
-            return
-        self.data["tasks"], self.data["tasks_from"] = text, fetched.label
-        self._told.insert(0, fetched.told)
 
     @property
     def sources(self) -> list[str]:
         """The names of the sources that a page may ask."""
         return source_names(of_pages=True)
-
-    def _traffic(self, source: Source, sample: Sample = WHOLE) -> str:
-        """The tasks of another tool's data or traces, as they could have been typed; empty of other files."""
-        if (calls := calls_in(source)) is None:
-            return ""
-        told = gathered(calls).told("", sample)
-        self._told = [*told.findings.sentences()]
-        if told.systems:
-            self._told.append(_SYSTEMS)
-        return write_tasks(told.spec.tasks)
 
     def spec(self, *, needs_tasks: bool) -> ExperimentSpec | None:
         """The description that the page holds; ``None`` if something is wrong, which the page then shows.

@@ -87,8 +87,9 @@ def _received(request: AuthenticatedRequest) -> HttpResponse:
     source = source_of([(file.name or "", file) for file in files], RESPONSES_BYTES)
     for file in files:
         file.seek(0)
-    if len(files) > 1 or (files[0].name or "").lower().endswith(".zip") or is_of_another_tool(source):
-        return receive(request, Material.EXPERIMENT, files)
+    are_packed = len(files) > 1 or (files[0].name or "").lower().endswith(".zip")
+    if are_packed or is_of_another_tool(source):
+        return receive(request, Material.EXPERIMENT, files, is_known=not are_packed)
     described = read_experiment(description_in(files[0], DESCRIPTION_BYTES))
     experiment = drafts.create_experiment(spec=described.spec, by=request.user)
     messages.success(request, "Saved as a draft. Check it, then start it.")

@@ -8,10 +8,14 @@ from django.shortcuts import get_object_or_404, redirect, render
 
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.wording import number as counted
+from engine.importing.rows import ImportingError
+from engine.models import Experiment
 from engine.services import task_changes
+from engine.sources.base import SourceError
+from engine.sources.registry import source_names
 from engine.tasks import wake_planner
 from labeling import access
-from labeling.forms.tasks import AddTasksForm, LeaveOutForm
+from labeling.forms.tasks import AddTasksForm, LeaveOutForm, drawn_tasks
 from labeling.requests import AuthenticatedRequest, read_or_write
 
 
@@ -27,7 +31,9 @@ def add(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     sent = request.method == "POST"
     data, files = (request.POST, request.FILES) if sent else (None, None)
     form = AddTasksForm(data, files, experiment=experiment)
-    if form.is_valid():
+    if request.POST.get("change") == "tasks-source":
+        form = _drawn(request, experiment)
+    elif form.is_valid():
         try:
             added = task_changes.add_tasks(
                 experiment_id=experiment.pk,
@@ -41,8 +47,25 @@ def add(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
             wake_planner(experiment.pk)
             messages.success(request, f"Added {counted(len(added), 'task')}.")
             return redirect("setup", experiment_id=experiment.pk)
-    context = {"experiment": experiment, "form": form}
+    context = {
+        "experiment": experiment,
+        "form": form,
+        "data": request.POST,
+        "sources": source_names(of_pages=True),
+    }
     return render(request, "dashboard/add_tasks.html", context, status=400 if form.errors else 200)
+
+
+def _drawn(request: AuthenticatedRequest, experiment: Experiment) -> AddTasksForm:
+    """The form with the tasks of a source in it, for people to look at."""
+    typed = {"tasks": request.POST.get("tasks", ""), "anew": request.POST.get("anew", "")}
+    try:
+        typed["tasks"], told, _ = drawn_tasks(request.POST)
+    except (SourceError, ImportingError) as error:
+        messages.error(request, str(error))
+    else:
+        messages.info(request, " ".join(told))
+    return AddTasksForm(initial=typed, experiment=experiment)
 
 
 @read_or_write

@@ -56,9 +56,15 @@ _BACK = {
 
 
 def receive(
-    request: AuthenticatedRequest, material: Material, files: Sequence[UploadedFile[Any]]
+    request: AuthenticatedRequest,
+    material: Material,
+    files: Sequence[UploadedFile[Any]],
+    *,
+    is_known: bool = False,
 ) -> HttpResponse:
     """Keep uploaded files of one table, and let a worker import them unless their user wants to look first.
+
+    ``is_known``: they are known to be another tool's, which takes long to find out.
 
     Raises
     ------
@@ -71,7 +77,7 @@ def receive(
     wishes = _wishes_sent(request, {})
     target = _target(request, material, name)
     # Of another tool's file the page says what is left out before anything is stored.
-    look = bool(request.POST.get("look")) or is_of_another_tool(source)
+    look = bool(request.POST.get("look")) or is_known or is_of_another_tool(source)
     upload = keep_upload(
         user=request.user,
         material=material,

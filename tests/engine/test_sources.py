@@ -1,4 +1,6 @@
-"""Sources of tasks, against a server that answers as the hub and Langfuse were seen to."""
+"""Sources of tasks, against servers that answer as the hub, Langfuse and Phoenix were seen to, and as
+LangSmith does by the requests of its client.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ from django.urls import reverse
 
 from engine.importing.items import read_tasks
 from engine.models import Experiment
-from engine.sources import hub, langfuse
+from engine.sources import hub, langfuse, langsmith
 from engine.sources.base import SourceError, Wanted
-from engine.sources.registry import build_source, source_names
+from engine.sources.registry import build_source, draw_tasks, source_names
 from tests.accounts import bearer
 from tests.factories import make_user
 
@@ -84,17 +86,94 @@ class Recorded(BaseHTTPRequestHandler):
         return 200, {"data": data, "meta": {"page": page, "totalPages": 2}}
 
 
+def run_of(name: str) -> dict:
+    asked = [{"role": "system", "content": "Be short."}, {"role": "user", "content": f"{name}?"}]
+    answered = {"choices": [{"message": {"role": "assistant", "content": f"{name}."}}]}
+    extra = {"metadata": {"ls_model_name": "acme"}}
+    return {"id": name, "run_type": "llm", "inputs": {"messages": asked}, "outputs": answered, "extra": extra}
+
+
+def span_of(name: str) -> dict:
+    asked, answered = "llm.input_messages.0.message", "llm.output_messages.0.message"
+    roles = {f"{asked}.role": "user", f"{answered}.role": "assistant"}
+    texts = {f"{asked}.content": f"{name}?", f"{answered}.content": "Yes."}
+    return {
+        "name": "ChatCompletion",
+        "context": {"trace_id": "0" * 32, "span_id": name},
+        "span_kind": "LLM",
+        "status_code": "OK",
+        "attributes": {"openinference.span.kind": "LLM", "llm.model_name": "acme"} | texts | roles,
+    }
+
+
+EXAMPLES = [{"id": str(n), "inputs": {"q": f"Example {n}?"}, "outputs": {"a": "x"}} for n in range(103)]
+EXAMPLE = {"id": "1", "input": {"q": "Hot?"}, "output": {"a": "80 °C"}, "metadata": {}, "updated_at": "2026"}
+
+
+class Traced(BaseHTTPRequestHandler):
+    """LangSmith below /, Phoenix below /v1: a data set, and calls of models on two pages."""
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        if not parts.path.startswith("/v1/") and self.headers["x-api-key"] != "right":
+            self.answer({}, 403)
+            return
+        self.answer(
+            {
+                "/datasets": lambda: [{"id": "d1"}] if query["name"] == "d" else [],
+                "/examples": lambda: EXAMPLES[int(query["offset"]) :][: int(query["limit"])],
+                "/sessions": lambda: [{"id": "s1"}] if query["name"] == "shop" else [],
+                "/v1/datasets": lambda: {"data": [{"id": "RA=="}] if query["name"] == "d" else []},
+                "/v1/datasets/RA==/examples": lambda: {"data": {"examples": [EXAMPLE]}},
+                "/v1/projects/my%20shop/spans": lambda: {
+                    "data": [span_of(name) for name in (("c",) if "cursor" in query else ("a", "b"))],
+                    "next_cursor": None if "cursor" in query else "2",
+                },
+            }.get(parts.path, dict)()
+        )
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        assert (self.path.rstrip("?"), asked["session"], asked["run_type"]) == ("/runs/query", ["s1"], "llm")
+        names = ("c",) if "cursor" in asked else ("a", "b")
+        cursors = {"next": None if "cursor" in asked else "2"}
+        self.answer({"runs": [run_of(name) for name in names], "cursors": cursors})
+
+    def answer(self, found: object, status: int = 200) -> None:
+        body = json.dumps(found).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    running = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=running.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{running.server_port}"
+    running.shutdown()
+    running.server_close()
+
+
 @pytest.fixture
 def server(settings, monkeypatch) -> Iterator[str]:
     settings.ALLOW_PRIVATE_CONNECTIONS = True
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Recorded)
-    threading.Thread(target=running.serve_forever, daemon=True).start()
-    address = f"http://127.0.0.1:{running.server_port}"
-    monkeypatch.setattr(hub, "ADDRESS", address)
-    monkeypatch.setattr(langfuse, "ADDRESS", address)
-    yield address
-    running.shutdown()
-    running.server_close()
+    for address in serving(Recorded):
+        monkeypatch.setattr(hub, "ADDRESS", address)
+        monkeypatch.setattr(langfuse, "ADDRESS", address)
+        yield address
+
+
+@pytest.fixture
+def traced(settings, monkeypatch) -> Iterator[str]:
+    settings.ALLOW_PRIVATE_CONNECTIONS = True
+    for address in serving(Traced):
+        monkeypatch.setattr(langsmith, "ADDRESS", address)
+        yield address
 
 
 def tasks_of(wanted: Wanted) -> list:
@@ -156,6 +235,57 @@ class TestLangfuse:
             build_source("langfuse").fetch(Wanted("d", token=token))
 
 
+class TestLangSmith:
+    def test_all_examples_of_a_data_set(self, traced):
+        tasks = draw_tasks("langsmith", Wanted("d", token="right")).spec.tasks
+        assert (len(tasks), tasks[0].prompt, tasks[0].reference) == (103, "Example 0?", "x")
+
+    def test_the_newest_calls_of_a_project_as_tasks_and_as_policies(self, traced):
+        wanted = Wanted("", configuration="shop", token="right")
+        found = draw_tasks("langsmith", wanted)
+        assert [task.prompt for task in found.spec.tasks] == ["a?", "b?", "c?"]
+        assert (found.systems, found.spec.ready_made, found.findings.n_left("response")) == (
+            ["Be short."],
+            [],
+            3,
+        )
+        kept = draw_tasks("langsmith", wanted, tasks_alone=False).spec
+        assert {each.policy for each in kept.ready_made} == {"acme · Be short."}
+
+    @pytest.mark.parametrize(
+        ("wanted", "message"),
+        [
+            (Wanted("d"), "needs a token"),
+            (Wanted("d", token="wrong"), "refuses this token"),
+            (Wanted("other", token="right"), "no data set 'other'"),
+            (Wanted("", token="right"), "no project 'default'"),
+        ],
+    )
+    def test_what_is_missing_is_said(self, traced, wanted, message):
+        with pytest.raises(SourceError, match=message):
+            draw_tasks("langsmith", wanted)
+
+
+class TestPhoenix:
+    def test_a_data_set(self, traced):
+        [task] = draw_tasks("phoenix", Wanted("d", address=traced)).spec.tasks
+        assert (task.prompt, task.reference) == ("Hot?", "80 °C")
+
+    def test_as_many_of_the_newest_calls_as_are_wanted(self, traced):
+        for number, n_tasks in ((3, 3), (2, 2)):
+            wanted = Wanted("", configuration="my shop", address=traced, number=number)
+            assert len(draw_tasks("phoenix", wanted).spec.tasks) == n_tasks
+
+    def test_what_is_missing_is_said(self, traced):
+        for wanted, message in (
+            (Wanted("d"), "address"),
+            (Wanted("other", address=traced), "no data set 'other'"),
+            (Wanted("", address=traced), "Check the address and the name"),
+        ):
+            with pytest.raises(SourceError, match=message):
+                draw_tasks("phoenix", wanted)
+
+
 def test_no_source_reaches_our_own_network(settings):
     settings.ALLOW_PRIVATE_CONNECTIONS = False
     for address in ("https://127.0.0.1", "https://localhost", "https://169.254.169.254"):
@@ -167,9 +297,9 @@ def test_packages_add_sources_by_an_entry_point(monkeypatch):
     point = importlib.metadata.EntryPoint("mine", "engine.sources.hub:Hub", "llmpo.sources")
     points = importlib.metadata.EntryPoints([point])
     monkeypatch.setattr("engine.domain.entry_points.entry_points", lambda group: points.select(group=group))
-    assert source_names() == ["files", "hub", "langfuse", "mine"]
+    assert source_names() == ["files", "hub", "langfuse", "langsmith", "phoenix", "mine"]
     assert isinstance(build_source("mine"), hub.Hub)
-    with pytest.raises(SourceError, match="files, hub, langfuse, mine"):
+    with pytest.raises(SourceError, match="files, hub, langfuse, langsmith, phoenix, mine"):
         build_source("other")
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.domain.limits import FILE_BYTES
+from engine.domain.limits import CALLS, FILE_BYTES, RESPONSES_BYTES
 from engine.importing.found_files import FoundFile
 from engine.importing.gathered import Sample
-from engine.importing.other_tools import found_in
+from engine.importing.other_tools import export_in, found_in
 from engine.importing.reading_process import source_of
 from engine.importing.rows import ImportingError
 
@@ -267,6 +267,22 @@ class TestSpans:
         spans = [{**span, "spanId": str(n)} for n in range(12)]
         with pytest.raises(ImportingError, match="12 of 12 spans hold no texts: switch on the capture"):
             brought(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
+
+
+@pytest.mark.parametrize(("most", "is_read"), [(RESPONSES_BYTES, False), (FILE_BYTES, True)])
+def test_a_web_process_reads_a_number_of_rows(most, is_read):
+    row = json.dumps({"type": "GENERATION", "traceId": "t", "input": "Hi?", "output": "Yes"})
+    source = source_of([("a.jsonl", io.BytesIO("\n".join([row] * (CALLS.most + 1)).encode()))], most)
+    with contextlib.nullcontext() if is_read else pytest.raises(ImportingError, match="load_experiment"):
+        assert found_in(source) is not None
+
+
+def test_tasks_alone_leave_the_responses_and_count_them():
+    source = source_of([("a", io.BytesIO((FIXTURES / "otel/events.jsonl").read_bytes()))], FILE_BYTES)
+    told = export_in(source, tasks_alone=True)
+    assert told is not None
+    assert (len(told.spec.tasks), told.spec.ready_made, told.spec.factors) == (4, [], [])
+    assert left(told)["since new policies answer the tasks"] == 4
 
 
 def test_a_sample_is_drawn_by_its_seed():

@@ -1,13 +1,17 @@
 """Every page of an experiment whose policies have changed."""
 
+import io
 import json
 import re
+from pathlib import Path
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 
 from engine.core import Design, Unstructured
+from engine.domain.limits import FILE_BYTES
+from engine.importing.reading_process import source_of
 from engine.models import Experiment, Task
 from engine.selectors import designs
 from engine.selectors.policies import policy_names
@@ -19,6 +23,8 @@ from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.planning import advance
 from engine.services.policies import add_policies, retire_policy
+from engine.sources.base import Fetched
+from engine.sources.hub import Hub
 from tests.engine.test_drawing import ANSWERS, imported_spec
 from tests.engine.test_policies import NEW, begun, judged
 from tests.factories import add_member, click_for, click_on, make_user, plan_and_write, write_responses
@@ -274,6 +280,32 @@ class TestTasks:
         page = client.get(reverse("dashboard", args=[experiment.pk])).content.decode()
         assert "1 task was left out" in page
         assert "Twice." in client.get(reverse("setup", args=[experiment.pk])).content.decode()
+
+    def test_traces_of_another_tool_are_tasks(self, annotator, editor, client_for):
+        experiment = begun(annotator, n_tasks=2)
+        add_member(experiment, editor, "editor")
+        spans = (Path(__file__).parents[1] / "fixtures/otel/events.jsonl").read_bytes()
+        sent = {"file": SimpleUploadedFile("spans.jsonl", spans), "anew": ""}
+        answer = client_for(editor).post(reverse("add_tasks", args=[experiment.pk]), sent)
+        assert (answer.status_code, experiment.tasks.count()) == (302, 6)
+
+    def test_tasks_of_a_source_are_shown_before_they_join(self, annotator, editor, client_for, monkeypatch):
+        def fetch(_, wanted):
+            file = source_of([("a.csv", io.BytesIO(b"task\nFrom afar"))], FILE_BYTES)
+            return Fetched(file, f"1 row of {wanted.name}.", wanted.name)
+
+        monkeypatch.setattr(Hub, "fetch", fetch)
+        experiment = begun(annotator, n_tasks=2)
+        add_member(experiment, editor, "editor")
+        client, url = client_for(editor), reverse("add_tasks", args=[experiment.pk])
+        sent = {"change": "tasks-source", "source_kind": "hub", "source_name": "a/b", "source_token": "hf_s"}
+        page = client.post(url, sent)
+        assert "From afar" in field_of(page, "tasks")
+        assert "1 row of a/b." in page.content.decode()
+        assert "hf_s" not in page.content.decode()
+        assert experiment.tasks.count() == 2
+        page = client.post(url, sent | {"source_kind": "none", "tasks": "Typed"})
+        assert field_of(page, "tasks") == "Typed"
 
     @pytest.mark.parametrize("name", ["add_tasks", "leave_out_task"])
     def test_who_only_watches_may_not(self, annotator, client_for, name):

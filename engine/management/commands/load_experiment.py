@@ -3,6 +3,7 @@
 import os
 from argparse import ArgumentParser
 from collections.abc import Mapping
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from django.db import transaction
 
 from engine.domain.errors import SpecError
 from engine.domain.limits import FILE_BYTES
-from engine.domain.specs import ExperimentSpec
 from engine.domain.tags import normal_tags
 from engine.importing.companion_files import finder_below
 from engine.importing.experiment_files import (
@@ -21,10 +21,9 @@ from engine.importing.experiment_files import (
     read_experiment,
     write_experiment,
 )
-from engine.importing.findings import Findings
 from engine.importing.found_files import FoundFile
 from engine.importing.gathered import Sample
-from engine.importing.items import Wishes, tasks_and_warnings
+from engine.importing.items import Wishes
 from engine.importing.other_tools import found_in
 from engine.importing.reading_process import Source, source_at
 from engine.importing.rows import ImportingError
@@ -36,7 +35,7 @@ from engine.services.descriptions import Description, check_description
 from engine.services.drafts import store_experiment
 from engine.services.experiments import start
 from engine.sources.base import SourceError, Wanted
-from engine.sources.registry import FILES, build_source, source_names
+from engine.sources.registry import FILES, draw_tasks, source_names
 
 
 class Command(BaseCommand):
@@ -55,7 +54,7 @@ class Command(BaseCommand):
             "--source",
             default=FILES,
             choices=source_names(),
-            help="where `file` lies: on the hub the name of a data set, of Langfuse one of yours",
+            help="where `file` lies: the name of a data set on the hub or among yours",
         )
         for name in ("configuration", "split", "revision", "address"):
             parser.add_argument(f"--{name}", default="", help="of a source")
@@ -137,19 +136,14 @@ class Command(BaseCommand):
             token=os.environ.get("LLMPO_SOURCE_TOKEN", ""),
         )
         try:
-            fetched = build_source(source).fetch(wanted)
-            found = found_in(fetched.files, name=fetched.label, sample=Sample(wanted.number, wanted.seed))
-            if found is None:
-                tasks, warnings = tasks_and_warnings(fetched.files, wishes)
-                tags = {"tags": normal_tags(fetched.label)}
-                spec = ExperimentSpec(name=fetched.label, factors=[], tasks=tasks, settings=tags)
-                found = FoundFile(spec, Findings(notes=warnings), 0)
+            found = draw_tasks(source, wanted, wishes, tasks_alone=False)
         except SourceError as error:
             raise CommandError(str(error)) from error
         except ImportingError as error:
             raise CommandError(message_about(name, error)) from error
-        found.findings.notes.insert(0, fetched.told)
-        return self._told(found)
+        spec = found.spec
+        settings = {**spec.settings, "tags": normal_tags(spec.name)}
+        return self._told(replace(found, spec=replace(spec, settings=settings)))
 
     def _told(self, told: FoundFile) -> ExperimentFile | None:
         sentences = [*told.findings.sentences()]
