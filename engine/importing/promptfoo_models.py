@@ -169,7 +169,7 @@ def _set(settings: dict[str, Any], name: str, value: Any) -> bool:
     elif name == "responsejsonschema" and isinstance(value, Mapping):
         made = {"response_format": dict(value)}
     elif name in {"passthrough", "extra_body"} and isinstance(value, Mapping):
-        made = {"extra_body": dict(value)}
+        made = {"extra_body": {key: each for key, each in value.items() if not _set(settings, key, each)}}
     elif name in _FURTHER:
         made = {"extra_body": {name: value}}
     if made is None:

@@ -39,6 +39,7 @@ _NAMES = {
     },
     Provider.OLLAMA: {"max_tokens": "num_predict"},
 }
+_PASSED = {"top_k": "top_k", "reasoning": "reasoning_effort", "reasoning_tokens": "reasoning"}
 # A place for a variable in our templates, and in one of them a text as such.
 _PLACE = re.compile(r"\{\{(?:[^\"'}]|\"[^\"]*\"|'[^']*')*\}\}")
 _TEXT = re.compile(r"\{\{\s*(?:\"([^\"']*)\"|'([^\"']*)')\s*\}\}")
@@ -106,13 +107,16 @@ def provider_config(winner: Winner) -> dict[str, Any]:
         }.get(target.provider, {"response_format": {"type": "json_schema", "json_schema": named_schema}})
     if target.provider is Provider.GOOGLE and config:
         config = {"generationConfig": config}
+    as_openai = provider_id(target).startswith(("openai:", "openrouter:"))
+    if as_openai:
+        further |= _passed(winner, config)
     if further:
         config["extra_body" if target.provider is Provider.ANTHROPIC else "passthrough"] = further
     # Otherwise promptfoo sends a temperature of 0 and 1,024 tokens.
     if target.provider is Provider.ANTHROPIC:
         config.setdefault("max_tokens", ANTHROPIC_TOKENS + (thinking or 0))
         config |= {} if "top_p" in config else {"temperature": config.get("temperature", 1)}
-    elif provider_id(target).startswith(("openai:", "openrouter:")):
+    elif as_openai:
         config["omitDefaults"] = True
     if target.headers:
         config["headers"] = dict(target.headers)
@@ -124,6 +128,17 @@ def provider_config(winner: Winner) -> dict[str, Any]:
         # Without it the key for OpenAI would go to this server.
         config["apiKeyEnvar"] = "LLM_API_KEY"
     return config
+
+
+def _passed(winner: Winner, config: dict[str, Any]) -> dict[str, Any]:
+    """Settings that promptfoo sends to few models unless they stand in passthrough, taken from ``config``."""
+    passed: dict[str, Any] = {}
+    for name, written in _PASSED.items():
+        if name in winner.settings and (path := getattr(winner.target.takes, name)):
+            first, *rest = path.split(".")
+            config.pop(written, None)
+            passed[first] = {rest[0]: winner.settings[name]} if rest else winner.settings[name]
+    return passed
 
 
 def _chat_prompt(winner: Winner) -> str:

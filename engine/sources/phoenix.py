@@ -3,8 +3,6 @@
 By HTTP, since its own client would open any address, without a limit on time and size.
 """
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import quote
 

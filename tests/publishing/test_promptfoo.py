@@ -1,10 +1,12 @@
 """The winner as a configuration of promptfoo, read back by our own reader."""
 
+import re
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
 import pytest
+import yaml
 
 from engine.domain.connection_targets import Target
 from engine.domain.conversations import Message, chat
@@ -12,8 +14,9 @@ from engine.domain.levels import Composition, compose, parse_level
 from engine.domain.profiles import Provider, takes_of
 from engine.domain.specs import FactorSpec, TaskSpec
 from engine.domain.text_checks import TextCheck
+from engine.generation.remote.requests import ANTHROPIC_TOKENS
 from engine.importing.found_files import FoundFile
-from engine.publishing.promptfoo import promptfoo_of
+from engine.publishing.promptfoo import promptfoo_of, provider_config
 from engine.publishing.winners import Winner
 from tests.engine.test_promptfoo import configured, read
 
@@ -151,6 +154,30 @@ def test_settings_have_the_names_of_each_provider(provider, thinking):
     again, new = back(made)
     assert new.sampling == made.composition.sampling
     assert again.connections[0].provider == provider or provider is Provider.COMPATIBLE
+
+
+def test_variables_of_a_chat_stand_as_they_are_and_braces_of_prompts_are_quoted():
+    """As promptfoo 0.123 was seen to read them: it fills a chat's JSON with values that it leaves alone."""
+    made = winner(("prompt", {"text": "Not {# this #}"}), tasks=[TaskSpec("Keep {# that #}")])
+    document = yaml.safe_load(promptfoo_of(made))
+    assert document["tests"][0]["vars"] == {"task": "Keep {# that #}"}
+    assert not re.search(r"\{#|#\}", document["prompts"][0]["raw"])
+
+
+@pytest.mark.parametrize("odd", ["file://a", "{{ shop }}", "{% raw %}", "at the end\n"])
+def test_texts_that_a_variable_would_change_stand_in_whole_conversations(odd):
+    [test] = yaml.safe_load(promptfoo_of(winner(("prompt", {"text": "x"}), tasks=[TaskSpec(odd)])))["tests"]
+    assert test["vars"]["task"].startswith("[")
+
+
+def test_promptfoo_adds_no_settings_of_its_own():
+    of_openai, of_anthropic = (
+        provider_config(winner(("prompt", {"text": "x"}), tasks=[], provider=provider))
+        for provider in (Provider.OPENAI, Provider.ANTHROPIC)
+    )
+    assert of_openai["omitDefaults"]
+    assert of_anthropic["temperature"] == 1
+    assert of_anthropic["max_tokens"] == ANTHROPIC_TOKENS
 
 
 def test_the_heading_says_what_is_claimed_and_no_more_lines_than_that():
