@@ -1,7 +1,5 @@
 """The documentation of this version, as pages: an installation may have no internet."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Rows for tests, made through the services that make them in earnest."""
 
-from __future__ import annotations
-
 import itertools
 import uuid
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Improvements: runs in which a writer proposes new levels and people choose among them."""
 
-from __future__ import annotations
-
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models

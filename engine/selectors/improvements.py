@@ -1,7 +1,5 @@
 """Improvements: their race, replayed from the log of showings, and what pages and files say of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Whether the workers that an experiment needs are at work, and the reason if they are not."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """The work for writers: the improvements that want texts, the material for these, and first answers."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Moves experiments through their states, and into the archive. The log records each change."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Improvements: a writer proposes new texts, people choose among them, and the best meets the original."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Policies join experiments that have started, and retire from them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime

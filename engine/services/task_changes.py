@@ -1,7 +1,5 @@
 """Tasks join experiments that have started, and are left out of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime

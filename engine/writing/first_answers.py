@@ -3,8 +3,6 @@
 These answers are no responses: no pair, pool or count can ever hold one.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """The admin's pages of one experiment: its result, its quality and its method."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.contrib import messages

@@ -1,7 +1,5 @@
 """The documentation, for everybody: it says nothing about this installation."""
 
-from __future__ import annotations
-
 from django.contrib.auth.decorators import login_not_required
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.shortcuts import render

@@ -1,7 +1,5 @@
 """The page on which a writer's proposals are looked at, accepted and refused, and what came of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.contrib import messages

@@ -1,7 +1,5 @@
 """The page of one policy, its request as a file, and the results of all of them as files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

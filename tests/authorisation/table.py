@@ -8,8 +8,6 @@ name follow from ``expected``. A new parameter in a route needs a value in ``Wor
 an entry in ``ROLES`` and in ``World``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """The secret stays secret until the conclusion, and then the record can be verified with it."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

@@ -1,7 +1,5 @@
 """Nobody's wait tells a check from a comparison."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

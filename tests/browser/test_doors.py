@@ -1,7 +1,5 @@
 """Doors for material, people and winners, each found by clicks; `make pictures` takes pictures of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

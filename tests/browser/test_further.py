@@ -1,7 +1,5 @@
 """Further questions on the annotator's page: by keys on a desktop, by touch on a phone."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Gold items admit people before their first pair that counts, and end what they are shown."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.domain import secret_draws

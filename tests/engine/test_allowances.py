@@ -1,7 +1,5 @@
 """Limits on the pairs that one annotator holds and takes back."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Practice, gold items and repeats: what they show, when they come, and that they never count."""
 
-from __future__ import annotations
-
 import uuid
 from itertools import pairwise
 

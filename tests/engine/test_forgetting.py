@@ -1,7 +1,5 @@
 """Forgetting a person: the judgments stay, the person goes."""
 
-from __future__ import annotations
-
 import io
 import json
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """What counts in an improvement where people are checked, skip, slip, are voided or stay away."""
 
-from __future__ import annotations
-
 import math
 from datetime import timedelta
 

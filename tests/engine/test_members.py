@@ -1,7 +1,5 @@
 """Members: changing what somebody may do, and taking it away."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.domain.errors import InvitationError, MembershipError

@@ -1,7 +1,5 @@
 """The log of showings: which events each act leaves."""
 
-from __future__ import annotations
-
 import pytest
 from django.db import IntegrityError, transaction
 

@@ -1,7 +1,5 @@
 """The page of an experiment's settings: said first, then done."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import ClassVar
 

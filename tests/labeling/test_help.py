@@ -1,7 +1,5 @@
 """The documentation within the application."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

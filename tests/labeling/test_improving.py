@@ -1,7 +1,5 @@
 """The page of an improvement: it begins, proposals are looked at and settled, and its three ends."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The worker that asks a writer: what it sends, what it stores, when it asks again; and first answers."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 
