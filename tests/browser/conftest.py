@@ -16,6 +16,7 @@ import pytest
 from django.conf import settings
 from django.db import connection
 from django.utils import timezone
+from PIL import Image
 from playwright.sync_api import Browser, BrowserContext, Dialog, Locator, Page, expect, sync_playwright
 
 from engine.models import User
@@ -118,7 +119,9 @@ def picture(shown: Page | Locator, name: str) -> None:
     """Take a picture of a page or a part of it if PICTURES names a folder, as `make pictures` does."""
     if folder := os.environ.get("PICTURES"):
         (shown.page if isinstance(shown, Locator) else shown).wait_for_timeout(800)
-        shown.screenshot(path=Path(folder, f"{name}.png"))
+        file = Path(folder, f"{name}.png")
+        shown.screenshot(path=file)
+        Image.open(file).convert("RGB").quantize(128).save(file, optimize=True)
 
 
 def log_in(page: Page, user: User) -> None:
