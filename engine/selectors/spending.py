@@ -6,7 +6,19 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Avg, Count, F, FilteredRelation, Min, OuterRef, Q, QuerySet, Subquery, Sum, Value
+from django.db.models import (
+    Avg,
+    Count,
+    F,
+    FilteredRelation,
+    Min,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    Value,
+)
 from django.db.models.functions import Coalesce
 
 from engine.domain.list_prices import Money
@@ -47,19 +59,27 @@ def overspent_connections() -> set[int]:
 
 
 def overspent_experiments() -> set[int]:
-    """The experiments whose limit of money is reached in any currency: nothing more is asked for them."""
-    limited = Experiment.objects.filter(money_limit__isnull=False).exclude(
-        state__in=[Experiment.State.DRAFT, Experiment.State.CONCLUDED]
-    )
-    spent = limited.order_by().values("pk", "charges__currency")
-    over = spent.annotate(spent=Coalesce(Sum("charges__cost"), Value(0.0))).filter(
-        spent__gte=F("money_limit")
-    )
-    found = {row["pk"] for row in over}
-    for gated in Experiment.objects.filter(money_limit__isnull=False, gates__isnull=False).distinct():
-        if _reached(gated):
-            found |= {gated.pk, *gated.gates.values_list("challenge", flat=True)}
-    return found
+    """The experiments whose limit of money is reached in any currency: nothing more is asked for them.
+
+    All challenges of a gate share the limit of its experiment.
+    """
+    asked = Experiment.objects.exclude(state__in=[Experiment.State.DRAFT, Experiment.State.CONCLUDED])
+    limited = asked.filter(Q(money_limit__isnull=False) | Q(gate__experiment__money_limit__isnull=False))
+    spent = limited.order_by().annotate(own=_most_spent("pk"), shared=_most_spent("gate__experiment"))
+    over = Q(own__gte=F("money_limit")) | Q(shared__gte=F("gate__experiment__money_limit"))
+    return set(spent.filter(over).values_list("pk", flat=True))
+
+
+def _most_spent(path: str) -> Coalesce:
+    """The money spent by the experiment at this path and its gate's challenges, in the currency with most."""
+    charges = Charge.objects.filter(_KNOWN, experiment__in=_with_gates(OuterRef(OuterRef(path))))
+    sums = charges.order_by().values("currency").annotate(spent=Sum("cost")).order_by("-spent")
+    return Coalesce(Subquery(sums.values("spent")[:1]), Value(0.0))
+
+
+def _with_gates(pk: Any) -> QuerySet[Experiment, Any]:
+    """An experiment and all challenges of its gate."""
+    return Experiment.objects.order_by().filter(Q(pk=pk) | Q(gate__experiment=pk)).values("pk")
 
 
 def money_trouble(experiment: Experiment) -> str:
@@ -83,7 +103,7 @@ def _reached(experiment: Experiment) -> str:
     limit = experiment.money_limit
     if limit is None:
         return ""
-    spent = _sum(Charge.objects.filter(Q(experiment=experiment) | Q(experiment__gate__experiment=experiment)))
+    spent = _sum(Charge.objects.filter(experiment__in=_with_gates(experiment.pk)))
     if max(spent.values(), default=0.0) < limit:
         return ""
     reached = Money({name: limit for name, amount in spent.items() if amount >= limit})
