@@ -18,6 +18,8 @@ from engine.writing.base import Ask, WriterError, Written
 
 _PROMPT = Path(__file__).with_name("prompt.md")
 _LONGEST_REASON = 500
+# What the prompt shows in the place of a text: weak models repeat it.
+_EXAMPLE = "the whole new text"
 _VARIABLE = re.compile(r"\{\{.*?\}\}")
 _SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -54,7 +56,8 @@ def prompt(brief: Brief, n: int) -> str:
     for each in material["compared"]:
         each["ended"] = _ended(each["outcome"])
     variables = ", ".join(dict.fromkeys(_VARIABLE.findall(brief.champion)))
-    return _template().render(**material, n=n, code=secrets.token_hex(4), variables=variables).strip()
+    material |= {"n": n, "code": secrets.token_hex(4), "variables": variables, "example": _EXAMPLE}
+    return _template().render(**material).strip()
 
 
 def _ended(outcome: float) -> str:
@@ -79,11 +82,14 @@ def read(answer: str, n: int) -> list[Written]:
             texts = [
                 each for each in proposals if isinstance(each, dict) and isinstance(each.get("text"), str)
             ]
+            own = [each for each in texts if each["text"].strip() != _EXAMPLE]
+            if texts and not own:
+                raise WriterError("The writer repeated the example of the request in the place of a text.")
             return [
                 Written(
                     storable(each["text"]).strip(), storable(str(each.get("reason") or ""))[:_LONGEST_REASON]
                 )
-                for each in texts[:n]
+                for each in own[:n]
             ]
     raise WriterError("The writer's answer holds no proposals in JSON.")
 

@@ -93,6 +93,7 @@ class TestReflective:
             ('{"proposals": "Be warm."}', "no proposals in JSON"),
             (json.dumps(TWO)[:-20], "no proposals in JSON"),
             ("{" * 100_000, "no proposals in JSON"),
+            (prompt(BRIEF, 2).rpartition("\n")[2], "example"),
         ],
     )
     def test_an_answer_without_texts_says_so(self, answer, because):
@@ -103,6 +104,8 @@ class TestReflective:
         many = {"proposals": [7, {"reason": "none"}, *({"text": f"Text {n}"} for n in range(9))]}
         assert gives(json.dumps(many)) == [Written("Text 0"), Written("Text 1")]
         assert gives('{"proposals": []}') == []
+        copied = {"text": json.loads(prompt(BRIEF, 2).rpartition("\n")[2])["proposals"][0]["text"]}
+        assert gives(json.dumps({"proposals": [copied, *TWO["proposals"]]})) == gives(json.dumps(TWO))
 
     def test_what_cannot_be_stored_is_marked(self):
         [written] = read('{"proposals": [{"text": "a\\u0000b", "reason": "r"}]}', 1)
