@@ -10,7 +10,7 @@ from engine.domain.wording import number
 from engine.importing.rows import Fault
 
 _EXAMPLES = 3
-_LONGEST_EXAMPLE = 80
+_LONGEST_EXAMPLE, _LONGEST_REASON = 80, 240
 _MANY = {
     "policy": "policies",
     "file of tests": "files of tests",
@@ -44,9 +44,9 @@ class Findings:
 
     def leave(self, what: str, reason: str, place: str = "", example: str = "") -> None:
         """Note one that was left out."""
-        shown = " ".join(example.split())
-        if len(shown) > _LONGEST_EXAMPLE:
-            shown = f"{shown[:_LONGEST_EXAMPLE]}…"
+        shown = _cut(example, _LONGEST_EXAMPLE)
+        # It may quote a whole traceback.
+        reason = _cut(reason, _LONGEST_REASON)
         self._left.setdefault((what, reason), []).append(": ".join(filter(None, [place, shown])))
 
     def slip(self, place: str, message: str) -> None:
@@ -110,6 +110,11 @@ class Findings:
             examples = f" ({'; '.join(each['examples'])})" if each["examples"] else ""
             yield f"Left out: {each['counted']}, {each['reason']}{examples}."
         yield from self.notes
+
+
+def _cut(text: str, most: int) -> str:
+    shown = " ".join(text.split())
+    return shown if len(shown) <= most else f"{shown[:most]}…"
 
 
 def _number(n: int, what: str) -> str:

@@ -19,7 +19,7 @@ _ROLES = {
     "user": USER, "human": USER, "assistant": ASSISTANT, "ai": ASSISTANT, "model": ASSISTANT,
     "system": SYSTEM, "developer": SYSTEM, "tool": _TOOL, "function": _TOOL,
 }  # fmt: skip
-_TEXT_PARTS = {"text", "input_text", "output_text", "summary_text"}
+_TEXT_PARTS = {"text", "input_text", "output_text", "summary_text", "reasoning_text"}
 _THINKING_PARTS = {"thinking", "reasoning", "redacted_thinking", "reasoning_content"}
 _TOOL_PARTS = {"tool_use", "tool_call", "tool_calls", "function_call", "server_tool_use", "functionCall"}
 _RESULT_PARTS = {
@@ -179,6 +179,8 @@ def _is_message(value: Any) -> bool:
         return True
     if "role" in value:
         return bool(_role(value["role"]))
+    if isinstance(value.get("parts"), list):
+        return True  # Google's messages need no role.
     return bool(_role(value.get("type"))) and not value.keys().isdisjoint({"content", "data"})
 
 
@@ -234,6 +236,12 @@ def has_text(given: Any) -> bool:
     return any(turn.text.strip() or turn.more for turn in _turns(given))
 
 
+def is_bare(given: Any) -> bool:
+    """True if a message says nothing: neither a text, nor a call of a tool, nor anything else."""
+    turn = turn_in(given)
+    return turn == Turn(turn.role, finish=turn.finish)
+
+
 def turn_in(given: Any) -> Turn:
     """One message of any shape."""
     given = in_json(given)
@@ -284,7 +292,8 @@ def _with_parts(turn: Turn, content: Any) -> Turn:
         kind = str(part.get("type") or next((name for name in part if name.startswith("function")), "text"))
         text = _text_in(part, "text", "content", "thinking", "reasoning")
         if kind in _THINKING_PARTS or part.get("thought") is True:
-            thoughts += [text] if text else [_text_in(e, "text") for e in list_in(part.get("summary"))]
+            inner = (part.get(name) for name in ("text", "content", "thinking", "reasoning", "summary"))
+            thoughts.append(_with_parts(Turn(""), next((e for e in inner if not is_empty(e)), "")).text)
         elif kind in _TEXT_PARTS and not part.keys() & {"inlineData", "fileData", "inline_data", "file_data"}:
             texts.append(text)
         elif kind in _TOOL_PARTS:
@@ -295,7 +304,7 @@ def _with_parts(turn: Turn, content: Any) -> Turn:
             turn = replace(turn, refused=True)
         else:
             turn = replace(turn, more=True)
-    return replace(turn, text="\n".join(texts), thinking="\n".join(thoughts))
+    return replace(turn, text="\n".join(texts), thinking="\n".join(filter(None, thoughts)))
 
 
 def _text_in(given: Any, *names: str) -> str:
@@ -377,6 +386,8 @@ def _answer_turns(given: Any) -> list[Turn]:
         (_named_turns(name, value) for name in _ANSWERS if not is_empty(value := in_json(given.get(name)))),
         None,
     )
+    if turns is None and not given.keys().isdisjoint(_ANSWERS):
+        turns = [turn_in({"role": ASSISTANT, **given})]  # There is an answer, and it is empty.
     if turns is None:
         only = next(iter(given.values()))
         is_text = len(given) == 1 and isinstance(only, str)
@@ -425,7 +436,12 @@ def _turns_of_list(given: Sequence[Any]) -> list[Turn]:
     turns = [turn_in(each) if _is_message(each) else _choice(each) for each in given]
     if any(each.role == USER for each in turns):
         return turns[-1:]  # A whole conversation: its last turn is the answer.
-    return [each for each in turns if each.role == ASSISTANT]
+    said = [each for each in turns if each.role == ASSISTANT]
+    # Of OpenAI's responses, OpenInference makes a message of the thinking alone.
+    thoughts = [each for each in said if each == Turn(ASSISTANT, thinking=each.thinking or "-")]
+    first, *others = [each for each in said if each not in thoughts] or [Turn(ASSISTANT)]
+    thinking = "\n".join(each.thinking for each in (*thoughts, first) if each.thinking)
+    return [replace(first, thinking=thinking), *others] if thoughts else said
 
 
 # ---------------------------------------------------------------- values of any kind

@@ -214,28 +214,42 @@ def _files(runs: Sequence[Run]) -> list[str]:
 _NO_SETTINGS = {
     "model", "messages", "input", "instructions", "system", "prompt", "n", "seed", "stream", "user",
     "metadata", "store", "stream_options", "safety_identifier", "prompt_cache_key",
+    "contents", "systemInstruction", "system_instruction",
 }  # fmt: skip
-# The names of what a line of answers holds.
+# The names of what a line of questions holds, and a line of answers.
+_BEGINS = ("body", "params", "request")
 _ENDS = ("response", "result", "error")
 
 
 def _is_batch(fields: Fields) -> bool:
-    return "custom_id" in fields and not fields.keys().isdisjoint({"body", "params", *_ENDS})
+    if "custom_id" in fields:
+        return not fields.keys().isdisjoint({*_BEGINS, *_ENDS})
+    # Google's.
+    failed = "key" in fields and isinstance(fields.get("error"), dict)
+    return failed or "contents" in _request(fields) or "candidates" in _body(fields)
 
 
 def _request(fields: Fields) -> Fields:
-    return next((fields[name] for name in ("body", "params") if isinstance(fields.get(name), dict)), {})
+    return next((fields[name] for name in _BEGINS if isinstance(fields.get(name), dict)), {})
+
+
+def _id(row: Row) -> str:
+    """What joins a question and its answer; Vertex has both in one line."""
+    return str(next((row.fields[name] for name in ("custom_id", "key") if name in row.fields), row.place))
 
 
 def _batch(rows: Iterable[Row], findings: Findings) -> Iterator[Run]:
-    """The questions and the answers of OpenAI's and Anthropic's batches, joined by `custom_id`."""
+    """The questions and the answers of a batch, joined by their ids."""
     questions: dict[str, dict[str, Row]] = {}
     answers: dict[str, list[Row]] = {}
+    # Places of questions whose id another one has too.
+    twice: set[str] = set()
     for row in rows:
         if "embeddings" in str(row.fields.get("url")) or _objects(row.fields) == {"embedding"}:
             raise ImportingError.at(row.place, "Embeddings hold no texts that could be compared.")
         if _request(row.fields):
-            questions.setdefault(row.file, {})[str(row.fields.get("custom_id"))] = row
+            known = questions.setdefault(row.file, {}).setdefault(_id(row), row)
+            twice |= {known.place} - {row.place}
         if not row.fields.keys().isdisjoint(_ENDS):
             answers.setdefault(row.file, []).append(row)
         elif not _request(row.fields):
@@ -248,10 +262,10 @@ def _batch(rows: Iterable[Row], findings: Findings) -> Iterator[Run]:
     for number, lines in enumerate(answers.values()):
         files = _likeliest(questions, lines, number)
         for line in lines:
-            name = str(line.fields.get("custom_id"))
+            name = _id(line)
             question = next((questions[file][name] for file in files if name in questions[file]), None)
             joined.add(question and question.place)
-            yield from _replies(line, question)
+            yield from _replies(line, question, twice)
     for each in questions.values():
         for question in each.values():
             if question.place not in joined:
@@ -263,7 +277,7 @@ def _likeliest(questions: Mapping[str, Mapping[str, Row]], lines: Sequence[Row],
 
     def fit(file: str) -> int:
         own = questions[file]
-        asked = [(line, own.get(str(line.fields.get("custom_id")))) for line in lines]
+        asked = [(line, own.get(_id(line))) for line in lines]
         return sum(
             _body(line.fields).get("model", "").startswith(str(_request(question.fields).get("model")))
             for line, question in asked
@@ -275,7 +289,9 @@ def _likeliest(questions: Mapping[str, Mapping[str, Row]], lines: Sequence[Row],
 
 
 def _body(fields: Fields) -> dict[str, Any]:
-    """What the server answered: the body of a response, or Anthropic's message."""
+    """What the server answered: the body of a response, Anthropic's message, or Google's response itself."""
+    if isinstance(own := fields.get("response"), dict) and "candidates" in own:
+        return own
     for outer, inner in (("response", "body"), ("result", "message")):
         whole = fields.get(outer)
         if isinstance(whole, dict) and isinstance(found := in_json(whole.get(inner)), dict):
@@ -288,17 +304,24 @@ def _objects(fields: Fields) -> set[str]:
 
 
 def _without_answer(line: Row, question: Row | None, reason: LeftOutError, example: str = "") -> Run:
-    model = _request(question.fields).get("model") if question else _body(line.fields).get("model")
-    return Run(line, str(model or ""), reason, reason, example=example)
+    return Run(line, _model(line, question), reason, reason, example=example)
 
 
-def _replies(line: Row, question: Row | None) -> Iterator[Run]:
+def _model(line: Row, question: Row | None) -> str:
+    """The model of the request; Mistral and Google name it for the whole batch, and the answer repeats it."""
+    body = _body(line.fields)
+    asked = _request(question.fields).get("model") if question else None
+    return str(asked or body.get("model") or body.get("modelVersion") or "")
+
+
+def _replies(line: Row, question: Row | None, twice: set[str]) -> Iterator[Run]:
     body = _body(line.fields)
     if failed := _failure(line.fields, body):
         yield _without_answer(line, question, LeftOutError(failed[0]), failed[1])
         return
-    if question is None:
-        yield _without_answer(line, None, LeftOutError("without its question"))
+    if question is None or question.place in twice:
+        reason = "whose id stands in two lines of questions" if question else "without its question"
+        yield _without_answer(line, question, LeftOutError(reason))
         return
     request = _request(question.fields)
     asked = _asked(request)
@@ -310,7 +333,7 @@ def _replies(line: Row, question: Row | None) -> Iterator[Run]:
         asked = replace(asked, after_tools=True)
     settings = {name: value for name, value in request.items() if name not in _NO_SETTINGS}
     for answer in answers_in(body):
-        yield Run(line, str(request.get("model") or ""), asked, answer, settings)
+        yield Run(line, _model(line, question), asked, answer, settings)
 
 
 _OF_TOOLS = ("_call", "tool_use", "tool_result")
@@ -329,6 +352,7 @@ def _failure(fields: Fields, body: Fields) -> tuple[str, str] | None:
     status = response.get("status_code") if isinstance(response, dict) else None
     kind = result.get("type", "succeeded") if isinstance(result, dict) else "succeeded"
     error = fields.get("error") or body.get("error") or (isinstance(result, dict) and result.get("error"))
+    error = error or (not body and fields.get("status"))
     if not (error or kind != "succeeded" or not body or (isinstance(status, int) and status >= 400)):
         return None
     while isinstance(error, dict) and isinstance(error.get("error"), dict):
@@ -384,8 +408,9 @@ def _sample(row: Row, header: Fields, findings: Findings) -> Iterator[Run]:
         yield Run(row, asked=failed, answer=failed, example=str(error.get("message") or ""), **whole)
         return
     try:
-        given, output = (
-            _attached(fields.get(name), fields.get("attachments") or {}) for name in ("input", "output")
+        given, output, messages = (
+            _attached(fields.get(name), fields.get("attachments") or {})
+            for name in ("input", "output", "messages")
         )
     except LeftOutError as lost:
         yield Run(row, asked=lost, answer=lost, **whole)
@@ -399,9 +424,15 @@ def _sample(row: Row, header: Fields, findings: Findings) -> Iterator[Run]:
     ]
     asked = _asked(given, "\n".join(system))
     if isinstance(asked, Asked):
-        asked = _with_choices(asked, fields.get("choices"))
-        if any(each.get("role") == "tool" for each in _objects_in(fields.get("messages"))):
+        if any(each.get("role") == "tool" for each in _objects_in(messages)):
             asked = replace(asked, after_tools=True)
+        sent = _asked(messages)
+        if isinstance(sent, Asked):
+            # What the model got: templates are filled there.
+            asked = replace(asked, system=sent.system or asked.system)
+            if sent.messages != asked.messages:
+                findings.note(f"{whole['model']}: a solver changed the prompt; new policies get the input.")
+        asked = _with_choices(asked, fields.get("choices"))
     first, *others = answers_in(output)
     for _ in others:
         findings.leave("further choice", "of one answer: the first is the answer", row.place)
@@ -559,7 +590,8 @@ def _alpaca(rows: Iterable[Row], findings: Findings) -> Iterator[Run]:
 
 # ---------------------------------------------------------------- MT-Bench
 
-_FAILED = "$ERROR$"
+# Of its two programs, that of servers and that of local models.
+_FAILED = {"$ERROR$", "ERROR"}
 
 
 def _is_mt_bench(fields: Fields) -> bool:
@@ -594,7 +626,7 @@ def _mt_bench(rows: Iterable[Row], findings: Findings) -> Iterator[Run]:
         asked = Asked(chat(turns[0])) if turns else LeftOutError("without its question")
         reference = next(iter(question.get("reference") or ()), None) or references.get(name)
         for said in _turns(row.fields) or [[]]:
-            failed = not said or said[0].strip() == _FAILED
+            failed = not said or said[0].strip() in _FAILED
             answer = LeftOutError("an error" if said else "no answer") if failed else Answer(said[0])
             yield Run(row, model, asked, answer, reference=reference, tags=question.get("category"))
             for _ in filter(str.strip, said[1:] if not failed else ()):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.importing.gathered import Call
-from engine.importing.messages import fields_in, has_text, list_in, unflattened
+from engine.importing.messages import fields_in, has_text, is_bare, list_in, unflattened
 from engine.importing.rows import ImportingError, in_json, is_empty
 
 Fields = Mapping[str, Any]
@@ -20,12 +20,7 @@ _GROUPS = (
 _IDS = ("spanId", "span_id", "context.span_id"), ("traceId", "trace_id", "context.trace_id")
 _OF_MODELS = ("gen_ai", "llm", "openinference")
 _CALLS = {"chat", "generate_content", "text_completion"}
-_ROLES = {
-    "gen_ai.system.message": "system",
-    "gen_ai.user.message": "user",
-    "gen_ai.assistant.message": "assistant",
-    "gen_ai.tool.message": "tool",
-}
+_ROLES = {f"gen_ai.{role}.message": role for role in ("system", "developer", "user", "assistant", "tool")}
 _CAPTURE = "switch on the capture of contents"
 _NO_TEXTS = f"without texts: {_CAPTURE}"
 # More than a time or an integer of OTLP has, and fewer than Python refuses.
@@ -41,6 +36,8 @@ def spans_in(row: Fields) -> list[Fields] | None:
         found = [spans_in(each) if isinstance(each, Mapping) else None for each in inner]
         return None if all(each is None for each in found) else [e for each in found for e in each or ()]
     is_span = any(name in row for name in (*_IDS[0], *_IDS[1], "context"))
+    # A record outside of any span still tells of an answer.
+    is_span = is_span or str(row.get("eventName")).startswith("gen_ai.")
     says = "attributes" in row or "span_kind" in row or any(name.startswith("attributes.") for name in row)
     return [row] if is_span and (says or "eventName" in row) else None
 
@@ -55,8 +52,7 @@ def calls_of_spans(rows: Iterable[tuple[str, Fields]]) -> Sequence[Call] | None:
     """
     spans: dict[tuple[str, ...], _Span] = {}
     for place, row in rows:
-        context = row.get("context")
-        ids = {**context, **row} if isinstance(context, Mapping) else row
+        ids = {**fields_in(row.get("context")), **row}
         key = tuple(str(next((ids[n] for n in names if ids.get(n)), "")) for names in _IDS)
         span = spans.setdefault(key if key[0] else (place, str(len(spans))), _Span(f"{place}, span {key[0]}"))
         span.absorb(row)
@@ -134,7 +130,11 @@ class _Span:
             given = whole
         answers = said if is_empty(answers) else answers
         finish = str(llm.get("finish_reason") or "")
-        return self._told(given, None, str(llm.get("model_name") or ""), answers, finish)
+        # The model that was asked for: the answer of a server names another one, such as one with a date.
+        asked = fields_in(llm.get("invocation_parameters"))
+        names = (_at(llm, "request.model_name"), asked.get("model"), asked.get("model_name"))
+        model = next(filter(None, names), llm.get("model_name"))
+        return self._told(given, None, str(model or ""), answers, finish)
 
     def _of_genai(self) -> Call:
         operation = str(_at(self.tree, "gen_ai.operation.name") or "")
@@ -165,34 +165,33 @@ class _Span:
     def _asked(self) -> Iterator[Any]:
         """What was asked, in each form, the newest first."""
         yield from self._texts("input.messages")
-        yield [
-            {**fields, **_content(fields), "role": _ROLES[name]}
+        # An event says the role itself where its name does not; one attribute may hold all as JSON.
+        turns = (
+            {"role": _ROLES[name], **fields, **fields_in(fields.get("gen_ai.event.content"))}
             for _, name, fields in sorted(self.events, key=lambda event: event[0])
             if name in _ROLES
-        ]
+        )
+        yield [each for each in turns if not is_bare(each)]
         yield from self._texts("prompt")
 
     def _answered(self) -> Iterator[Any]:
         yield from self._texts("output.messages")
         choices = [_choice(fields) for _, name, fields in self.events if name == "gen_ai.choice"]
+        choices = [each for each in choices if not is_bare(each)]
         yield {"choices": choices} if choices else None
         yield from self._texts("completion")
 
 
-def _content(fields: Fields) -> dict[str, Any]:
-    """The content of an event, where one attribute holds it as JSON."""
-    whole = in_json(fields.get("gen_ai.event.content"))
-    return dict(whole) if isinstance(whole, Mapping) else {}
-
-
 def _choice(fields: Fields) -> dict[str, Any]:
-    whole = {**fields, **_content(fields)}
+    whole = {**fields, **fields_in(fields.get("gen_ai.event.content"))}
     message = in_json(whole.get("message"))
-    if isinstance(message, str):
+    message = message or unflattened(whole).get("message") or {**whole, "message": None}
+    if not isinstance(message, Mapping):
         message = {"content": message}
+    # Some write the calls of tools beside the message.
     return {
         "finish_reason": whole.get("finish_reason"),
-        "message": message or unflattened(whole).get("message") or whole,
+        "message": {"tool_calls": whole.get("tool_calls"), **message},
     }
 
 

@@ -40,6 +40,8 @@ _ZSTANDARD = 93
 _ABOUT = re.compile(
     r"(?:dataset_infos?|dataset_dict|state|.*\.manifest|results_\d{4}-[\dT.:-]+)\.json|cache-.*\.arrow"
 )
+# The time at which lm-eval wrote samples, and beside them its results under any name.
+_TIME = re.compile(r"samples_[^/]*_(\d{4}-[\dT.:-]+)\.jsonl(?:\.gz)?$")
 # Names under which a JSON document holds its rows, and names that say that it is one row itself.
 _ROWS = ("data", "rows", "records", "votes", "items", "results", "examples", "requests")
 _OF_A_ROW = {"task", "prompt", "input", "question", "instruction", "model_a", "policy_a"}
@@ -432,10 +434,9 @@ def _unpacked(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
 def tables_in(names: Iterator[str]) -> list[str]:
     """The tables among the files of a folder or an archive, in the order of the numbers in their names."""
     found = []
-    for name in names:
-        path = PurePosixPath(name)
-        hidden = any(part.startswith((".", "__")) for part in path.parts)
-        if _suffix(name) in _TABLES | _ARCHIVES and not hidden and not _ABOUT.fullmatch(path.name):
+    for name in _without_about([*names]):
+        hidden = any(part.startswith((".", "__")) for part in PurePosixPath(name).parts)
+        if _suffix(name) in _TABLES | _ARCHIVES and not hidden:
             found.append(name)
     if not found:
         raise ImportingError.at(
@@ -444,6 +445,13 @@ def tables_in(names: Iterator[str]) -> list[str]:
     return sorted(
         found, key=lambda name: [int(p) if p.isdecimal() else p for p in re.split("([0-9]+)", name)]
     )
+
+
+def _without_about(names: Sequence[str]) -> list[str]:
+    """The files without those that only say what the others are."""
+    ends = tuple(f"_{found[1]}.json" for name in names if (found := _TIME.search(name)))
+    about = [name for name in names if name.endswith(ends) or _ABOUT.fullmatch(PurePosixPath(name).name)]
+    return [name for name in names if name not in about]
 
 
 def _suffix(name: str) -> str:
@@ -506,6 +514,9 @@ def _all_rows(asked: dict[str, Any]) -> Found:
     tables: list[tuple[str, bytes]] = []
     for name, size in asked["files"]:
         tables += _files(name, sys.stdin.buffer.read(size), most)
+    # A browser sends all files of a folder.
+    rows = _without_about([name for name, _ in tables])
+    tables = [each for each in tables if each[0] in rows] or tables
     if sum(len(data) for _, data in tables) > most:
         raise _too_large("The files are", most)
     columns: frozenset[str] = frozenset()

@@ -258,6 +258,49 @@ def test_no_answer_is_left_out_by_policy(text, choice, reason):
     assert reasons(found(told)) == [f"of m: {reason}"]
 
 
+def gemini(text: str, **more: Any) -> dict[str, Any]:
+    parts = [{"text": "Hm.", "thought": True}, {"text": text}]
+    return {"candidates": [{"content": {"role": "model", "parts": parts}, **more}], "modelVersion": "gem-1"}
+
+
+def test_batches_of_google_join_by_key_or_hold_both_in_one_line():
+    asked = [{"contents": [{"parts": [{"text": text}]}]} for text in ("Tea?", "Milk?", "Oil?")]
+    said = [
+        gemini("Green", finishReason="MAX_TOKENS"),
+        gemini("Oat"),
+        {"candidates": [{"finishReason": "SAFETY"}]},
+    ]
+    lines_in = [{"key": str(n), "request": each} for n, each in enumerate(asked)]
+    lines_out = [{"key": str(n), "response": each} for n, each in enumerate(said)]
+    whole = [{"status": "", "request": a, "response": b} for a, b in zip(asked, said, strict=True)]
+    for told in (found({"in": lines_in, "out": [*reversed(lines_out)]}), found({"vertex": whole})):
+        assert answers(told) == [("Milk?", "gem-1", "Oat"), ("Tea?", "gem-1", "Green")]
+        assert {r.finish_reason for r in told.spec.ready_made if r.response == "Green"} == {"length"}
+        assert {r.thinking for r in told.spec.ready_made} == {"Hm."}
+        assert [reason.rpartition(": ")[2] for reason in reasons(told)] == ["filtered"]
+
+
+def test_a_model_that_only_the_answer_names_and_thinking_in_parts():
+    asked = asks("1", "")
+    del asked["body"]["model"]
+    parts = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]},
+        {"type": "text", "text": "Oat"},
+    ]
+    told = found({"i": [asked], "o": [says("1", "mistral-small", parts)]})
+    assert answers(told) == [("Tea?", "mistral-small", "Oat")]
+    assert [r.thinking for r in told.spec.ready_made] == ["Hm."]
+
+
+def test_an_id_of_two_questions_says_nothing_about_its_answers():
+    told = found({
+        "i": [asks("1", "m"), asks("1", "m", "Milk?"), asks("2", "m", "Oil?")],
+        "o": [says("1", "m", "First"), says("1", "m", "Second"), says("2", "m", "Olive")],
+    })  # fmt: skip
+    assert answers(told) == [("Oil?", "m", "Olive")]
+    assert counts(told)["response"] == (1, 2)
+
+
 def test_embeddings_are_refused():
     vector = {"object": "list", "data": [{"object": "embedding", "embedding": [0.1]}]}
     for row in (
@@ -353,6 +396,25 @@ def test_two_logs_are_compared_and_attachments_found():
     assert sum("tools" in note for note in told.findings.notes) == 2
 
 
+def test_a_log_with_filled_templates_and_a_sample_that_a_limit_ended():
+    whole = json.loads(LOG.read_bytes())
+    turns = [
+        {"role": role, "content": text} for role, text in (("system", "In French."), ("user", "Peru? Think."))
+    ]
+    whole["plan"]["steps"][0]["params"]["template"] = "In {language}."
+    whole["samples"] = [
+        {"id": 1, "epoch": 1, "input": "Peru?", "messages": turns,
+         "output": {"choices": [{"message": {"role": "assistant", "content": "Lima"}}]}},
+        {"id": 2, "epoch": 1, "input": "Chad?", "messages": [],
+         "output": {"model": "acme/large", "choices": [], "completion": ""}},
+    ]  # fmt: skip
+    told = found({"a.json": json.dumps(whole).encode()})
+    [(task, _, text)] = answers(told)
+    assert (task, text, list(told.systems)) == ("Peru?", "Lima", ["In French."])
+    assert [reason.rpartition(": ")[2] for reason in reasons(told)] == ["no answer"]
+    assert any("solver" in note for note in told.findings.notes)
+
+
 # ---------------------------------------------------------------- lm-evaluation-harness
 
 
@@ -400,6 +462,14 @@ def test_likelihoods_are_no_texts(resps):
         found({"m/samples_a.jsonl": [row]})
     text = {"doc_id": 1, "arguments": [["Tea?", {}]], "resps": [["Yes"]]}
     assert counts(found({"m/samples_a.jsonl": [row, text]}))["response"] == (1, 1)
+
+
+def test_results_beside_samples_are_no_rows_whatever_their_name():
+    told = found({
+        "out/run_2026-03-01T10-00-00.000000.json": b'{"results": {"sums": {}}, "configs": {}}',
+        f"out/{SAMPLES.name}": SAMPLES.read_bytes(),
+    })  # fmt: skip
+    assert counts(told)["response"] == (3, 0)
 
 
 def test_the_folders_of_two_models_are_two_policies():

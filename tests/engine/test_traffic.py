@@ -349,3 +349,67 @@ def places_in(value: object, place: tuple = ()) -> Iterator[tuple]:
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, each in inside:
         yield from places_in(each, (*place, name))
+
+
+# ---------------------------------------------------------------- as instrumentations write spans
+
+
+def genai(*events: tuple[str, dict], span: str = "s1", **attributes: str) -> str:
+    """A span with log records, as traceloop and opentelemetry's own instrumentation write them."""
+    own = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "acme", **attributes}
+    logs = [{"traceId": "t", "spanId": span, "eventName": name, "body": body} for name, body in events]
+    return "\n".join(map(json.dumps, [{"traceId": "t", "spanId": span, "attributes": own}, *logs]))
+
+
+def test_a_developers_text_is_the_system_text_whatever_the_event_is_called():
+    answer = ("gen_ai.choice", {"message": {"content": "Green."}})
+    asked = ("gen_ai.user.message", {"content": "Tea?"})
+    for said in (
+        ("gen_ai.developer.message", {"content": "Be kind."}),
+        ("gen_ai.user.message", {"content": "Be kind.", "role": "developer"}),
+    ):
+        told = brought(genai(said, asked, answer))
+        assert content(told) == [("acme · Be kind.", "Tea?", "Green.")]
+
+
+def test_events_without_contents_hold_no_texts():
+    with pytest.raises(ImportingError, match="1 of 1 spans hold no texts"):
+        brought(genai(("gen_ai.user.message", {}), ("gen_ai.choice", {"message": {"role": "assistant"}})))
+
+
+def test_calls_of_tools_beside_the_message_and_records_outside_of_a_span_are_counted():
+    asked = ("gen_ai.user.message", {"content": "Tea?"})
+    calls = ("gen_ai.choice", {"message": {}, "tool_calls": [{"id": "1"}]})
+    good = genai(asked, ("gen_ai.choice", {"message": {"content": "Green."}}), span="s2")
+    lost = json.dumps({"eventName": "gen_ai.choice", "body": {"message": {"content": "S"}}})
+    told = brought("\n".join([genai(asked, calls), good, lost]))
+    assert [reason.partition(": ")[2] for reason in left(told)] == [
+        "a tool call without a text", "without a text of the user",
+    ]  # fmt: skip
+
+
+def test_openinference_names_the_asked_model_and_thinking_is_no_answer_of_its_own():
+    def message(kind: str, text: str) -> dict:
+        return {
+            "message": {"role": "assistant", "contents": [{"message_content": {"type": kind, "text": text}}]}
+        }
+
+    span = lines("phoenix/spans.jsonl")[1]
+    span["attributes"] |= {
+        "llm.model_name": "acme-2026-01-01",
+        "llm.invocation_parameters": '{"model": "acme"}',
+        "llm.output_messages": [message("reasoning", "Hm."), message("text", "Gouda.")],
+    }
+    told = brought(json.dumps(span))
+    [made] = told.spec.ready_made
+    assert (made.policy.partition(" ")[0], made.response, made.thinking) == ("acme", "Gouda.", "Hm.")
+    assert not left(told)
+
+
+def test_a_traceback_is_cut_in_what_is_told():
+    span = lines("phoenix/spans.jsonl")[1]
+    failed = span | {"context": {"trace_id": "t9", "span_id": "z"}, "status_code": "ERROR"}
+    failed["status_message"] = "Traceback:\n" * 200
+    [reason] = left(brought("\n".join(map(json.dumps, [span, failed]))))
+    assert len(reason) < 300
+    assert "\n" not in reason
