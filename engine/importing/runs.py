@@ -20,7 +20,7 @@ from engine.domain.policy_space import name_of
 from engine.domain.replies import Finish
 from engine.importing.findings import Findings
 from engine.importing.mapping import ShortNames
-from engine.importing.messages import Answer, Asked, LeftOutError, answers_in, asked_in
+from engine.importing.messages import Answer, Asked, LeftOutError, answers_in, asked_in, fields_in
 from engine.importing.rows import Fault, ImportingError, Row, in_json, is_empty
 
 Fields = Mapping[str, Any]
@@ -292,11 +292,9 @@ def _body(fields: Fields) -> dict[str, Any]:
     """What the server answered: the body of a response, Anthropic's message, or Google's response itself."""
     if isinstance(own := fields.get("response"), dict) and "candidates" in own:
         return own
-    for outer, inner in (("response", "body"), ("result", "message")):
-        whole = fields.get(outer)
-        if isinstance(whole, dict) and isinstance(found := in_json(whole.get(inner)), dict):
-            return found
-    return {}
+    places = (("response", "body"), ("result", "message"))
+    found = (fields_in(fields_in(fields.get(outer)).get(inner)) for outer, inner in places)
+    return dict(next(filter(None, found), {}))
 
 
 def _objects(fields: Fields) -> set[str]:
