@@ -13,7 +13,7 @@ from engine.publishing.base import MADE, Place, RegistryError, Request
 from engine.publishing.registry import build_registry
 from engine.publishing.winners import Winner
 from engine.publishing.working_tree import WorkingTree
-from engine.selectors.publications import reached
+from engine.selectors.publications import reached, sent_by_us
 from engine.services import publications
 from engine.services.keys import key_of
 
@@ -131,7 +131,7 @@ def _sent(publication: Publication) -> tuple[str, str]:
         before = last.version if last else ""
     elif publication.goes_back and before != publication.before:
         raise RegistryError("Somebody else has changed it since it was sent, so nothing was taken back.")
-    elif before and isinstance(registry, WorkingTree) and not _sent_by_us(publication, before):
+    elif before and isinstance(registry, WorkingTree) and not sent_by_us(publication, before):
         raise RegistryError("What is there was not sent from here, and would be lost. Choose another name.")
     version = ""
     for each in publication.requests:
@@ -142,16 +142,3 @@ def _sent(publication: Publication) -> tuple[str, str]:
     if publication.goes_back and last:
         version = last.before
     return before, version
-
-
-def _sent_by_us(publication: Publication, content: str) -> bool:
-    """True if this content was sent there for an experiment that whoever sends may run."""
-    to = publication.destination
-    return Publication.objects.filter(
-        destination__kind=to.kind,
-        destination__address=to.address,
-        destination__name=to.name,
-        destination__experiment__in=Experiment.objects.run_by(publication.by),
-        state=Publication.State.SENT,
-        version=content,
-    ).exists()

@@ -36,3 +36,16 @@ def destinations(experiment: Experiment) -> list[Reached]:
 def has_waiting() -> bool:
     """True if some winner waits to be sent."""
     return Publication.objects.filter(state=Publication.State.WAITING).exists()
+
+
+def sent_by_us(publication: Publication, content: str) -> bool:
+    """True if this content was sent there for an experiment that whoever sends may run."""
+    to = publication.destination
+    return Publication.objects.filter(
+        destination__kind=to.kind,
+        destination__address=to.address,
+        destination__name=to.name,
+        destination__experiment__in=Experiment.objects.run_by(publication.by),
+        state=Publication.State.SENT,
+        version=content,
+    ).exists()
