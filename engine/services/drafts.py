@@ -134,7 +134,8 @@ def _replace_draft(
 ) -> Experiment:
     experiment = _locked_draft(experiment_id)
     refuse_archived(experiment)
-    refuse_weaker(experiment, by, description.spec.settings)
+    # A setting that is left out gets its usual value.
+    refuse_weaker(experiment, by, vars(Experiment(**description.spec.settings)))
     if version is not None and version != specs.version_of(experiment):
         raise ChangedMeanwhileError(
             "The draft was saved in another tab, or by somebody else, since this page was opened. Your input "

@@ -347,6 +347,16 @@ def test_what_a_forge_relies_on_is_not_weakened_before_the_first_change(editor):
     replace_draft(experiment_id=draft.pk, spec=spec, by=editor)
 
 
+def test_a_setting_that_is_left_out_weakens_no_gate(editor):
+    draft = make_experiment(running=False, epsilon=0.2, delta=0.01)
+    add_member(draft, editor, "editor")
+    _forge(draft, editor)
+    spec = experiment_spec(draft)
+    settings = {name: value for name, value in spec.settings.items() if name != "delta"}
+    with pytest.raises(WrongStateError):
+        replace_draft(experiment_id=draft.pk, spec=replace(spec, settings=settings), by=editor)
+
+
 def test_votes_from_elsewhere_do_not_decide_a_challenge(experiment, editor):
     challenge = check(experiment, editor).challenge
     pause(experiment_id=challenge.pk, by=editor)
