@@ -700,6 +700,7 @@ def _end(improvement: Improvement, race: Race, state: str, by: User | None) -> N
     announce(
         experiment=experiment,
         event=Subscription.Event.IMPROVED,
-        key=f"improved {improvement.pk} {improvement.clicks}",
+        # It ends again after each time that it went on.
+        key=f"improved {improvement.pk} {len(improvement.turns)}",
         sentence=details["verdict"],
     )

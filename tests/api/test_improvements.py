@@ -11,7 +11,7 @@ from engine.models import Connection, Notification, Proposal
 from engine.selectors.browsing import Selection
 from engine.selectors.improvements import race_of
 from engine.selectors.verifying import faults_of
-from engine.services.improvements import add_proposals, claim_writing, go_on_improving
+from engine.services.improvements import add_proposals, claim_writing, go_on_improving, stop_improvement
 from labeling.dashboard.report import report_of
 from labeling.exports.events import event_rows
 from labeling.exports.files import EVENTS, Export, Tally, manifest_bytes
@@ -87,6 +87,15 @@ def test_the_race_follows_from_the_exported_files_and_the_report_says_its_end(an
     assert report_of(experiment)["improvements"] == [own["sentence"]]
     message = Notification.objects.filter(subscription=subscription).exclude(pk=told.pk).get()
     assert own["sentence"] in message.text
+
+
+def test_each_end_is_told_also_after_as_many_clicks(annotator):
+    improvement = begun([annotator], clicks=48)
+    subscription = subscribed(improvement.experiment, events=["improved"])
+    for n in (1, 2):
+        stop_improvement(improvement_id=improvement.pk)
+        assert Notification.objects.filter(subscription=subscription).count() == n
+        go_on_improving(improvement_id=improvement.pk, clicks=48)
 
 
 def test_the_whole_of_it_by_the_api(annotator, caller_for):
