@@ -233,7 +233,10 @@ def _systems(given: Any) -> Iterator[Turn]:
 
 def has_text(given: Any) -> bool:
     """True if these messages hold a text."""
-    return any(turn.text.strip() or turn.more for turn in _turns(given))
+    try:
+        return any(turn.text.strip() or turn.more for turn in _turns(given))
+    except LeftOutError:
+        return True  # Several conversations.
 
 
 def is_bare(given: Any) -> bool:
@@ -438,10 +441,14 @@ def _turns_of_list(given: Sequence[Any]) -> list[Turn]:
         return turns[-1:]  # A whole conversation: its last turn is the answer.
     said = [each for each in turns if each.role == ASSISTANT]
     # Of OpenAI's responses, OpenInference makes a message of the thinking alone.
-    thoughts = [each for each in said if each == Turn(ASSISTANT, thinking=each.thinking or "-")]
-    first, *others = [each for each in said if each not in thoughts] or [Turn(ASSISTANT)]
-    thinking = "\n".join(each.thinking for each in (*thoughts, first) if each.thinking)
+    thoughts = [each.thinking for each in said if _is_thought(each)]
+    first, *others = [each for each in said if not _is_thought(each)] or [Turn(ASSISTANT)]
+    thinking = "\n".join(filter(None, [*thoughts, first.thinking]))
     return [replace(first, thinking=thinking), *others] if thoughts else said
+
+
+def _is_thought(turn: Turn) -> bool:
+    return turn == Turn(ASSISTANT, thinking=turn.thinking or "-")
 
 
 # ---------------------------------------------------------------- values of any kind

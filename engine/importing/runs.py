@@ -279,7 +279,7 @@ def _likeliest(questions: Mapping[str, Mapping[str, Row]], lines: Sequence[Row],
         own = questions[file]
         asked = [(line, own.get(_id(line))) for line in lines]
         return sum(
-            _body(line.fields).get("model", "").startswith(str(_request(question.fields).get("model")))
+            str(_body(line.fields).get("model") or "").startswith(str(_request(question.fields).get("model")))
             for line, question in asked
             if question is not None
         )
@@ -348,7 +348,7 @@ def _failure(fields: Fields, body: Fields) -> tuple[str, str] | None:
     """The kind and the words of a failure. A refused request has its error in the body alone."""
     response, result = fields.get("response"), fields.get("result")
     status = response.get("status_code") if isinstance(response, dict) else None
-    kind = result.get("type", "succeeded") if isinstance(result, dict) else "succeeded"
+    kind = str(result.get("type", "succeeded")) if isinstance(result, dict) else "succeeded"
     error = fields.get("error") or body.get("error") or (isinstance(result, dict) and result.get("error"))
     error = error or (not body and fields.get("status"))
     if not (error or kind != "succeeded" or not body or (isinstance(status, int) and status >= 400)):
@@ -393,8 +393,8 @@ def _inspect(rows: Iterable[Row], findings: Findings) -> Iterator[Run]:
 
 
 def _sample(row: Row, header: Fields, findings: Findings) -> Iterator[Run]:
-    fields, plan = row.fields, header.get("plan") or {}
-    settings = header["eval"].get("model_generate_config") or plan.get("config") or {}
+    fields, plan = row.fields, fields_in(header.get("plan"))
+    settings = fields_in(header["eval"].get("model_generate_config") or plan.get("config"))
     target = fields.get("target")
     whole: dict[str, Any] = {
         "model": str(header["eval"].get("model") or ""),
@@ -407,7 +407,7 @@ def _sample(row: Row, header: Fields, findings: Findings) -> Iterator[Run]:
         return
     try:
         given, output, messages = (
-            _attached(fields.get(name), fields.get("attachments") or {})
+            _attached(fields.get(name), fields_in(fields.get("attachments")))
             for name in ("input", "output", "messages")
         )
     except LeftOutError as lost:

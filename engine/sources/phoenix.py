@@ -28,7 +28,8 @@ class Phoenix:
         known = server.found("/v1/datasets", "data", name=name)["data"]
         if not known:
             raise SourceError(f"Phoenix has no data set {name[:100]!r} that this token may read.")
-        found = server.found(f"/v1/datasets/{known[0]['id']}/examples", "data")
+        number = quote(known[0]["id"], safe="=")
+        found = server.found(f"/v1/datasets/{number}/examples", "data")
         # The shape of examples that LangSmith has too.
         return [
             {"inputs": each["input"], "outputs": each["output"], "metadata": each["metadata"]}

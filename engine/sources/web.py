@@ -43,9 +43,12 @@ class Server:
         self._deadline.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._client.close()
         self._deadline.__exit__()
+        # An answer of another shape: any server may be at an address that somebody typed.
+        if isinstance(error, (LookupError, TypeError, AttributeError)):
+            raise SourceError(f"{self._host} answered something else. Check the address.") from error
 
     def found(self, path: str, rows: str = "", *, body: Any = None, **query: object) -> Any:
         """The JSON of an answer, a list, or an object that holds something by the name of ``rows``."""
@@ -73,6 +76,8 @@ class Server:
                 idle_seconds=_IDLE_SECONDS,
                 deadline=self._deadline,
             )
+        except httpx2.InvalidURL as error:
+            raise SourceError(f"{self._host} gave an id that cannot be asked for.") from error
         except UnicodeError as error:
             raise SourceError("The token holds a character that cannot be sent.") from error
         data = b""

@@ -11,6 +11,7 @@ import pytest
 from engine.domain.limits import DESCRIPTION_BYTES, LEVELS, RESPONSES_BYTES, TEXT_CHARACTERS
 from engine.importing.findings import Findings
 from engine.importing.mapping import ShortNames
+from engine.importing.messages import Answer, answers_in
 from engine.importing.other_tools import found_in
 from engine.importing.reading_process import source_of
 from engine.importing.rows import ImportingError, Row
@@ -76,6 +77,46 @@ def test_a_time_of_any_length_is_read_or_refused():
     event = SPAN | {"timeUnixNano": "9" * 5_000, "eventName": "gen_ai.choice", "attributes": {}, "body": "x"}
     with pytest.raises(ImportingError):
         found(json.dumps(event))
+
+
+def test_messages_of_several_conversations_are_no_fault_of_ours():
+    asked = json.dumps([[{"role": "user", "content": each}] for each in "ab"])
+    attributes = {"openinference.span.kind": "LLM", "llm.input_messages": asked}
+    with pytest.raises(ImportingError, match="several conversations"):
+        found(json.dumps(SPAN | {"attributes": attributes}))
+
+
+def test_many_messages_of_thinking_are_read_at_once():
+    began = time.process_time()
+    said = [
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": str(n)}]} for n in range(5_000)
+    ]
+    [answer] = answers_in([*said, {"role": "assistant", "content": "Yes."}])
+    assert isinstance(answer, Answer)
+    assert (answer.text, answer.thinking.count("\n")) == ("Yes.", 4_999)
+    assert time.process_time() - began < 5
+
+
+ASKED = {"custom_id": "1", "body": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}}
+CHOICES = [{"message": {"role": "assistant", "content": "Hello"}}]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [ASKED, {"custom_id": "1", "response": {"body": {"model": None, "choices": CHOICES}}}],
+        [ASKED, {"custom_id": "1", "response": {"body": {"model": 5, "choices": CHOICES}}}],
+        [ASKED, {"custom_id": "1", "result": {"type": []}}],
+        [
+            {"eval": {"model": "m", "model_generate_config": 5}, "plan": "x"},
+            {"input": "Hi", "attachments": 5},
+        ],
+    ],
+)
+def test_lines_of_any_shape_are_read_or_left_out(rows):
+    findings = Findings()
+    read = [*unfolded([Row(str(n), row) for n, row in enumerate(rows)], findings)]
+    assert len(read) + findings.n_left("response") == 1
 
 
 def test_an_attachment_grows_no_text_beyond_the_limit():

@@ -151,6 +151,18 @@ class Traced(BaseHTTPRequestHandler):
         pass
 
 
+class Elsewhere(Traced):
+    """Some other server, which answers the same to everything."""
+
+    said: object = None
+
+    def do_GET(self) -> None:
+        self.answer(self.said)
+
+    def do_POST(self) -> None:
+        self.answer(self.said)
+
+
 def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     running = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=running.serve_forever, daemon=True).start()
@@ -284,6 +296,26 @@ class TestPhoenix:
         ):
             with pytest.raises(SourceError, match=message):
                 draw_tasks("phoenix", wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "data_set", "said"),
+    [
+        ("langsmith", "d", [{}]),
+        ("langsmith", "d", [None]),
+        ("langsmith", "", [{"id": "s1"}]),
+        ("phoenix", "d", {"data": [{"id": 5}]}),
+        ("phoenix", "d", {"data": [{"id": "\0"}]}),
+        ("phoenix", "d", {"data": [{"id": "x" * 100_000}]}),
+        ("phoenix", "", {"data": 1.5}),
+    ],
+)
+def test_a_server_that_answers_something_else_is_named(settings, monkeypatch, name, data_set, said):
+    settings.ALLOW_PRIVATE_CONNECTIONS = True
+    monkeypatch.setattr(Elsewhere, "said", said)
+    for address in serving(Elsewhere):
+        with pytest.raises(SourceError, match=r"127\.0\.0\.1"):
+            draw_tasks(name, Wanted(data_set, address=address, token="right"))
 
 
 def test_no_source_reaches_our_own_network(settings):
