@@ -182,6 +182,12 @@ class Improvement:
         over = self._certified or self.champion == self.original or self.used >= self.clicks
         return "ended" if over else "certify"
 
+    @property
+    def counts_on(self) -> bool:
+        """Whether the evidence counts on if the champion stays; then the tasks that judge have to stay."""
+        claim = self._claim
+        return claim is not None and self.champion == self._claimed and claim.won + claim.lost > 0.0
+
     def wants(self) -> dict[int, int]:
         """How many children of which policy are wanted now.
 

@@ -44,6 +44,7 @@ from engine.services.locks import locked_experiment
 from engine.services.notifications import announce
 from engine.services.policies import join, parent_of, retire
 from engine.services.setting_changes import change_settings, run_again
+from engine.services.task_changes import divide
 
 _FEWEST_TASKS = 4
 _MOST_POINTS = 100
@@ -155,12 +156,22 @@ def go_on_improving(*, improvement_id: int, clicks: int, by: User | None = None)
         raise WrongStateError("An improvement goes on once it has ended, unless another one began.")
     if improvement.champion.retired_at or improvement.original.retired_at:
         raise WrongStateError("Its champion or its original has retired. Start another improvement.")
+    end = improvement.ended_at
     improvement.was_running, last = _run(experiment)
     improvement.state, improvement.phase = Improvement.State.OPEN, Improvement.Phase.EXPLORE
     improvement.last = improvement.last_row = improvement.ended_at = None
     improvement.exhausted = False
     improvement.save()
     race = selectors.race_of(improvement)
+    others = experiment.tasks.exclude(pk__in=improvement.open_tasks)
+    gone = others.filter(left_at__gte=end).exclude(joined_at__gte=end)
+    if race.counts_on and gone.exists():
+        raise WrongStateError(
+            "A task that judged was left out, and what was counted for the champion is about that one too. "
+            "Start another improvement."
+        )
+    joined = others.filter(left_at=None, joined_at__gte=end)
+    divide(improvement, list(joined), all_open=race.counts_on)
     more = clicks - (race.clicks - race.used)
     improvement.turns.append([last, more])
     improvement.clicks += more

@@ -14,7 +14,7 @@ from engine.domain.specs import TaskSpec
 from engine.models import AuditEntry, Experiment, Improvement, ShowingEvent, Task, User, clock
 from engine.selectors import specs
 from engine.selectors.gates import gate_of
-from engine.selectors.improvements import FEWEST_JUDGING, open_improvement, tasks_left
+from engine.selectors.improvements import FEWEST_JUDGING, open_improvement, race_of, tasks_left
 from engine.selectors.task_changes import tasks_present
 from engine.services.audit import record
 from engine.services.descriptions import check_description
@@ -51,7 +51,7 @@ def add_tasks(
     now, first = clock.now(), experiment.tasks.count()
     added = Task.objects.bulk_create(task_rows(experiment, tasks, first=first, joined_at=now))
     if improvement := open_improvement(experiment):
-        _divide(improvement, added)
+        divide(improvement, added, all_open=race_of(improvement).counts_on)
     details = {"tasks": len(added)} | _counted(anew)
     record(experiment=experiment, by=by, action=AuditEntry.Action.TASKS_ADDED, details=details)
     _go_on(experiment, now, anew=anew)
@@ -81,6 +81,11 @@ def leave_out_task(
         raise WrongStateError("No task would be left. Add another one first.")
     improvement = open_improvement(experiment)
     judges = improvement is not None and task.pk not in improvement.open_tasks
+    if improvement and judges and race_of(improvement).counts_on:
+        raise WrongStateError(
+            "What was counted for the champion counts on, and is about this task too. Stop the improvement, "
+            "leave the task out, and start another improvement."
+        )
     if improvement and judges and tasks_left(improvement).judging <= FEWEST_JUDGING:
         raise WrongStateError("Too few tasks would judge in the improvement. Add another one first.")
     task.left_at, task.left_because = clock.now(), reason
@@ -141,13 +146,14 @@ def why_not_anew(experiment: Experiment) -> str:
     return ""
 
 
-def _divide(improvement: Improvement, added: Sequence[Task]) -> None:
-    """Open so many new tasks to its writer, by lot, that half of all present ones are open."""
+def divide(improvement: Improvement, added: Sequence[Task], *, all_open: bool) -> None:
+    """Open all new tasks to its writer, or so many, by lot, that half of all present ones are open."""
     experiment = improvement.experiment
     here = tasks_present(experiment)
     n_open = here.filter(pk__in=improvement.open_tasks).count()
+    n = len(added) if all_open else max(0, here.count() // 2 - n_open)
     by_lot = sorted(added, key=lambda task: secret_draws.open_task(experiment.secret, task.position))
-    improvement.open_tasks += [task.pk for task in by_lot[: max(0, here.count() // 2 - n_open)]]
+    improvement.open_tasks += [task.pk for task in by_lot[:n]]
     improvement.save(update_fields=["open_tasks"])
 
 

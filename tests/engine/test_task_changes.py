@@ -14,7 +14,13 @@ from engine.selectors.findings import doubts_about_risk
 from engine.selectors.improvements import tasks_for, tasks_left
 from engine.selectors.task_changes import tasks_changed
 from engine.services.experiments import pause
-from engine.services.improvements import add_proposals, note_writer_failure
+from engine.services.improvements import (
+    add_proposals,
+    fix_champion,
+    go_on_improving,
+    note_writer_failure,
+    stop_improvement,
+)
 from engine.services.planning import advance
 from engine.services.policies import add_policies
 from engine.services.setting_changes import change_settings
@@ -234,6 +240,37 @@ class TestInAnImprovement:
         leave_out_task(experiment_id=experiment.pk, position=judging.position, reason="Wrong.")
         assert tasks_left(improvement).judging >= 2
         assert judging.pk not in tasks_for(improvement, "certify")
+
+    def test_the_tasks_that_judge_stay_where_a_champion_counts_on(self, improvement, annotator):
+        experiment = improvement.experiment
+
+        def click(n):
+            for _ in range(n):
+                plan_and_answer(experiment)
+                assign_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=1)
+                click_for(experiment, annotator, lambda i, j: i > j)
+            plan_and_answer(experiment)
+            improvement.refresh_from_db()
+
+        click(16)
+        assert improvement.champion != improvement.original
+        fix_champion(improvement_id=improvement.pk)
+        click(2)
+        judging = set(tasks_for(improvement, "certify"))
+        stop_improvement(improvement_id=improvement.pk)
+        first = {task.pk for task in add_tasks(experiment_id=experiment.pk, tasks=MORE)}
+        go_on_improving(improvement_id=improvement.pk, clicks=40)
+        second = {task.pk for task in add_tasks(experiment_id=experiment.pk, tasks=MORE)}
+        improvement.refresh_from_db()
+        assert set(tasks_for(improvement, "certify")) == judging
+        assert first | second < set(improvement.open_tasks)
+        position = experiment.tasks.get(pk=min(judging)).position
+        with pytest.raises(WrongStateError, match="counts on"):
+            leave_out_task(experiment_id=experiment.pk, position=position, reason="Wrong.")
+        stop_improvement(improvement_id=improvement.pk)
+        leave_out_task(experiment_id=experiment.pk, position=position, reason="Wrong.")
+        with pytest.raises(WrongStateError, match="left out"):
+            go_on_improving(improvement_id=improvement.pk, clicks=40)
 
     def test_nothing_is_counted_anew_and_tasks_stay_once_the_champion_is_fixed(self, improvement):
         with pytest.raises(WrongStateError, match="improvement"):
