@@ -62,7 +62,7 @@ def configurations_in(files: Mapping[str, bytes]) -> list[tuple[str, str]]:
     names = [name for name in files if _CONFIGURATION.fullmatch(name) and "__MACOSX" not in name]
     if len(files) == 1:
         names = [*files]
-    names.sort(key=lambda name: ("promptfooconfig" not in name, name.count("/"), name))
+    names.sort(key=lambda name: ("promptfooconfig" not in name, name.count("/"), len(name), name))
     found = []
     for name in names:
         try:

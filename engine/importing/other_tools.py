@@ -44,11 +44,20 @@ def found_in(
     texts = configurations_in(files)
     if len(files) == 1 and texts and (results := results_in(texts[0][1])) is not None:
         return read_results(results, name=name)
-    for path, text in texts:
+    for number, (path, text) in enumerate(texts, 1):
         if (root := configuration_in(text)) is not None:
             finder = find or finder_in(files, posixpath.dirname(path))
-            return read_configuration(root, find=finder, name=name, leave_out=leave_out)
+            told = read_configuration(root, find=finder, name=name, leave_out=leave_out)
+            if others := ", ".join(other for other, text in texts[number:] if _is_configuration(text)):
+                told.findings.note(f"Read from {path}. Bring other configurations by themselves: {others}.")
+            return told
     return None
+
+
+def _is_configuration(text: str) -> bool:
+    with contextlib.suppress(ImportingError):
+        return configuration_in(text) is not None
+    return True
 
 
 def export_in(

@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any
 
 from engine.domain.specs import ExperimentSpec, FactorSpec
@@ -54,8 +55,8 @@ _IS_CODE = re.compile(r"(?:exec|python|executable):.*|.*\.(?:[cm]?[jt]s|py|rb|sh
 _ELSEWHERE = re.compile(r"[a-z]+://")
 _SINGLE = re.compile(r"(?<!\{)\{\s*([A-Za-z_]\w*)\s*\}(?!\})")
 _RESULTS = (
-    "No provider here can be asked by a connection. The tasks are taken. To compare what the providers "
-    "answer, run `promptfoo eval -o results.json` and bring the results as ready-made responses."
+    "No provider here can be asked by a connection. {tasks}To compare what the providers answer, run "
+    "`promptfoo eval -o results.json` and bring the results as ready-made responses."
 )
 
 
@@ -119,16 +120,14 @@ class _Configuration:
         said = description.text() if description and isinstance(description.value, str) else ""
         name = (name or said or "From promptfoo").strip()[:200]
         if self.only_replays and (ready := replayed(prompts, found, self.env, self.findings)) is not None:
-            if not leave_out:
-                self._refuse([])
+            self._settle([], leave_out=leave_out)
             n_policies = len(ready.factors[0].levels)
             return FoundFile(replace(ready, name=name), self.findings, n_policies)
         if not self._tests_said(parts) and any(not list(places_in(*turns_of(p.chat))) for p in prompts):
             found = [Test({}, "")]
         maker = Tasks(prompts, found, self.env, self.findings)
         tasks = maker.made()
-        if not leave_out:
-            self._refuse(maker.lacking)
+        self._settle(maker.lacking, leave_out=leave_out)
         factors, settings, n_policies = self._policies(maker.levels(), prompts, models, choices)
         self._note_policies(n_policies, models)
         connections = {model.wanted.name: model.wanted for model in models}
@@ -199,6 +198,15 @@ class _Configuration:
                 map(str, faults)
             )
             raise error
+
+    def _settle(self, lacking: Sequence[Fault], *, leave_out: bool) -> None:
+        """Refuse the file for its wrong parts, or count these among what was left out."""
+        if not leave_out:
+            self._refuse(lacking)
+        for path, place in self.missing.items():
+            self.findings.leave("file", "missing", place, path)
+        for slip in self.findings.slips:
+            self.findings.leave("part", slip.message.rstrip("."), slip.place)
 
     # ------------------------------------------------------------ prompts
 
@@ -345,6 +353,9 @@ class _Configuration:
             models.append(self._model(provider_id, label, fields.get("config"), place))
             self.findings.take("provider")
         told_apart(models)
+        for one, other in combinations(models, 2):
+            if (one.wanted, one.settings) == (other.wanted, other.settings):
+                self.findings.note(f"{one.name} and {other.name} are the same without what was left out.")
         self.only_replays = bool(ids) and {*ids} == {"echo"}
         return models, choices
 
@@ -379,6 +390,7 @@ class _Configuration:
 
     def _model(self, provider_id: str, label: str, config: Entry | None, place: str) -> ModelRead:
         given = config.plain() if config is not None and isinstance(config.value, Mapping) else {}
+        given = {name: self._in_file_of(value, place) for name, value in given.items()}
         filled = {
             name: self._filled(value, "setting", place) if isinstance(value, str) and "{{" in value else value
             for name, value in given.items()
@@ -392,6 +404,13 @@ class _Configuration:
         if model.had_key or any("key" in name.lower() for name in given.keys() - filled.keys()):
             self.findings.note("A key was in the file and was not taken.")
         return model
+
+    def _in_file_of(self, value: Any, place: str) -> Any:
+        """The value of a setting that names a file of JSON or YAML, such as a schema."""
+        if not isinstance(value, str) or not re.fullmatch(r"file://\S+\.(?:ya?ml|json)", value):
+            return value
+        found = self.opened(value, place)
+        return parse(text_in_bytes(found[0][1]), most_nodes=MOST_NODES).plain() if found else value
 
     # ------------------------------------------------------------ policies
 
@@ -434,7 +453,8 @@ class _Configuration:
 
     def _note_policies(self, n_policies: int, models: Sequence[ModelRead]) -> None:
         if not models and self.findings.n_left("provider"):
-            self.findings.note(_RESULTS)
+            taken = self.findings.n_taken("test")
+            self.findings.note(_RESULTS.format(tasks="The tasks are taken. " if taken else ""))
         elif n_policies < 2:
             how_many = "One policy" if n_policies else "No policy"
             self.findings.note(f"{how_many}: add a second prompt or model.")

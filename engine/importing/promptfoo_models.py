@@ -157,8 +157,9 @@ def _set(settings: dict[str, Any], name: str, value: Any) -> bool:
     made: dict[str, Any] | None = None
     if name in {"reasoning", "thinking", "thinkingconfig"} and isinstance(value, Mapping):
         budget = next((value[each] for each in _BUDGETS if each in value), None)
-        if isinstance(value.get("effort"), str) and len(value) == 1:
-            made = {"reasoning": value["effort"]}
+        effort = value.get("effort", value.get("thinkingLevel"))
+        if isinstance(effort, str) and len(value) == 1:
+            made = {"reasoning": effort.lower()}
         elif isinstance(budget, int) and not value.keys() - {"type", *_BUDGETS}:
             made = {"reasoning_tokens": budget}
     elif name in _SETTINGS:
@@ -202,12 +203,15 @@ def _format(value: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def told_apart(models: Sequence[ModelRead]) -> None:
-    """Give models of one name names that say in which settings they differ, or else numbers; and give
-    connections of one name and other addresses names with their address.
+    """Give models of one name names that say which models they are, or in which settings they differ, or else
+    numbers; and give connections of one name and other addresses names with their address.
     """
     for name in {model.name for model in models}:
         same = [model for model in models if model.name == name]
-        if len(same) > 1:
+        if len({model.wanted.name for model in same}) == len(same) > 1:
+            for model in same:
+                model.name = f"{name} {model.wanted.model_id}"
+        elif len(same) > 1:
             for model in same:
                 others = [each.settings for each in same if each is not model]
                 told = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -61,7 +62,7 @@ class Tasks:
     def __post_init__(self) -> None:
         chats = [prompt.chat for prompt in self.prompts]
         self.same_turns = len({chat.turns for chat in chats}) <= 1
-        self.turns = chats[0].turns if chats else ((USER, (Place(("prompt",)),)),)
+        self.turns = chats[0].turns if chats else ((USER, self._variables_alone()),)
         self.systems = [self._inlined(chat.system) for chat in chats]
         self.affixed = any(test.prefix or test.suffix for test in self.tests)
         self.lasts = [chat.turns[-1][1] for chat in chats]
@@ -86,6 +87,14 @@ class Tasks:
                 level["template"] = around if self.affixed else our_template(last)
             found.append(level)
         return found
+
+    def _variables_alone(self) -> Template:
+        """What tests ask where no prompt of the file could be taken: their variables."""
+        names = [*dict.fromkeys(name for test in self.tests for name in test.variables)]
+        if "prompt" in names or len(names) < 2:
+            return (Place(("prompt" if "prompt" in names or not names else names[0],)),)
+        lines: list[Template] = [(f"{name}: ", Place((name, "'")), "\n") for name in names]
+        return tuple(itertools.chain.from_iterable(lines))[:-1]
 
     def _inlined(self, template: Template, depth: int = 0) -> Template:
         """The system text with variables that are the same in all tests: they belong to the policy."""
@@ -119,7 +128,8 @@ class Tasks:
                 task = self._task(test, filling)
             except UnfillableError as error:
                 self.findings.leave("test", str(error), test.place)
-                if isinstance(error, LackingError):
+                # One whose file is missing, or that is code, has been said already.
+                if isinstance(error, LackingError) and error.name.partition(".")[0] not in test.variables:
                     self.lacking.append(Fault(test.place, f"The test has no variable {error.name}."))
                 continue
             filled = sorted((place.name, task.variables[place.name]) for place in self._needed())
@@ -135,8 +145,9 @@ class Tasks:
             tasks[key] = made
             self.findings.take("test")
         tally.tell(self.findings)
-        unused = {name for test in self.tests for name in test.variables} - self.used
-        if unused:
+        stay = {name for task in tasks.values() for name in task.variables}
+        unused = {name for test in self.tests for name in test.variables if Place((name,)).name in stay}
+        if unused := unused - self.used:
             names = ", ".join(sorted(unused)[:10])
             self.findings.note(f"Variables that no prompt uses, and that stay with the tasks: {names}.")
         return [*tasks.values()]
@@ -147,6 +158,7 @@ class Tasks:
 
     def _used(self) -> set[str]:
         chats = [template for p in self.prompts for template in (p.chat.system, *turns_of(p.chat))]
+        chats += [turn for _, turn in self.turns]
         names = {name for place in places_in(*chats) for name in place.variables}
         # Variables inside of variables.
         for _ in range(3):
@@ -178,7 +190,10 @@ class Tasks:
         prompt, messages = text_and_messages(self._conversation(as_messages([*turns, (role, text)])))
         for name in test.variables.keys() - self.used:
             place = Place((name,))
-            variables.setdefault(place.name, filling.text((place,)))
+            try:
+                variables.setdefault(place.name, filling.text((place,)))
+            except UnfillableError as error:
+                self.findings.leave("variable", f"that no prompt uses: {error}", test.place, name)
         return TaskSpec(prompt, "", messages, variables, test.tags)
 
     def _conversation(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from engine.domain.limits import FILE_BYTES, TASKS
-from engine.domain.tags import distinct, read_tags
+from engine.domain.tags import distinct, fault_of, read_tags
 from engine.importing import promptfoo_checks as checks
 from engine.importing.findings import Findings
 from engine.importing.promptfoo_templates import text_of
@@ -88,6 +88,7 @@ class TestReader:
     findings: Findings
     opened: Open
     tests: list[Test] = field(default_factory=list)
+    inside: str = ""
 
     def read(self) -> list[Test]:
         """All tests, those with lists of values once for each combination."""
@@ -151,7 +152,9 @@ class TestReader:
                 yield from self._in_table(name, data)
                 continue
             for entry in _entries(name, data):
-                test = self._test(entry, inside=name)
+                self.inside = name
+                test = self._test(entry)
+                self.inside = ""
                 if test is not None:
                     yield test
 
@@ -199,17 +202,20 @@ class TestReader:
 
     # ------------------------------------------------------------ one test
 
-    def _test(self, entry: Entry, *, inside: str = "") -> Test | None:
+    def _at(self, entry: Entry) -> str:
+        """The place of an entry, with the file of tests that it is in."""
+        return ", ".join(filter(None, [self.inside, entry.place]))
+
+    def _test(self, entry: Entry) -> Test | None:
         """A test, or `None` where it is for some of the policies only."""
         fields = entry.mapping()
-        place = ", ".join(filter(None, [inside, entry.place]))
+        place = self._at(entry)
         for name in unknown_in(fields, _OF_A_TEST):
             if is_slip(name, _OF_A_TEST):
-                self.findings.slip(
-                    fields[name].place, f"promptfoo reads no {name} of a test. Correct the name."
-                )
+                message = f"promptfoo reads no {name} of a test. Correct the name."
+                self.findings.slip(self._at(fields[name]), message)
             else:
-                self.findings.leave("field", UNREAD, fields[name].place, name)
+                self.findings.leave("field", UNREAD, self._at(fields[name]))
         for name in fields.keys() & {"providers", "prompts"}:
             self.findings.leave("test", f"for some {name} alone", place, _shown(fields[name]))
             return None
@@ -220,20 +226,20 @@ class TestReader:
             "providerOutput",
             "env",
         }:
-            self.findings.leave("field", f"{name} of a test is not used here", fields[name].place)
+            self.findings.leave("field", f"{name} of a test is not used here", self._at(fields[name]))
         options = _mapping(fields.get("options"))
         judges = [*filter(None, [options.get("provider"), fields.get("provider")])]
         for each in judges:
             reason = "a model's judgments are no people's"
-            self.findings.leave("provider that judges", reason, each.place, _shown(each))
+            self.findings.leave("provider that judges", reason, self._at(each), _shown(each))
         for name, each in options.items():
             if name not in {"provider", *_OF_OPTIONS}:
-                self.findings.leave("field", f"{name} of options is not used here", each.place)
+                self.findings.leave("field", f"{name} of options is not used here", self._at(each))
         disabled = options.get("disableVarExpansion")
         return Test(
             self._variables(fields.get("vars")),
             place,
-            tuple(self._checks(fields.get("assert"), inside)),
+            tuple(self._checks(fields.get("assert"))),
             self._tags(fields.get("metadata")),
             options["prefix"].written if "prefix" in options else "",
             options["suffix"].written if "suffix" in options else "",
@@ -253,7 +259,7 @@ class TestReader:
         variables: dict[str, Any] = {}
         for name, each in entry.mapping().items():
             if name == "assert" and _are_checks(each):
-                self.findings.slip(each.place, "Checks in vars are variables. Move assert beside vars.")
+                self.findings.slip(self._at(each), "Checks in vars are variables. Move assert beside vars.")
             else:
                 variables[name] = self._value(each)
         return variables
@@ -263,26 +269,26 @@ class TestReader:
         if not isinstance(value, str) or not value.startswith("file://"):
             return value
         if _CODE.fullmatch(value):
-            self.findings.leave("variable", "code", entry.place, value)
+            self.findings.leave("variable", "code", self._at(entry), value)
             return None
-        found = self.opened(value, entry.place)
+        found = self.opened(value, self._at(entry))
         if not found:
             return None
         name, data = found[0]
         try:
             text = text_in_bytes(data)
         except ImportingError:
-            self.findings.leave("variable", "a file that is no text", entry.place, value)
+            self.findings.leave("variable", "a file that is no text", self._at(entry), value)
             return None
         if name.endswith((".yaml", ".yml", ".json")):
             return _as_written(_document(name, data))
         return text
 
-    def _checks(self, entry: Entry | None, inside: str) -> Iterator[checks.Written]:
+    def _checks(self, entry: Entry | None) -> Iterator[checks.Written]:
         if entry is None or entry.value is None:
             return
         for each in self._listed(entry):
-            place = ", ".join(filter(None, [inside, each.place]))
+            place = self._at(each)
             if isinstance(each.value, Mapping):
                 fields = self._referred(each).mapping()
                 given = {name: _as_written(field) for name, field in fields.items()}
@@ -298,12 +304,13 @@ class TestReader:
 
     def _tags(self, entry: Entry | None) -> tuple[str, ...]:
         found: list[str] = []
-        for each in _mapping(entry).values():
-            if isinstance(each.value, list):
-                found += [tag for inner in each.items() for tag in read_tags(text_of(_as_written(inner)))]
+        for each in (inner for outer in _mapping(entry).values() for inner in self._listed(outer)):
+            tags = read_tags(text_of(_as_written(each)))
+            if isinstance(each.value, Mapping) or fault_of(tags):
+                self.findings.leave("field", "metadata that is no tag", self._at(each))
             else:
-                found += read_tags(text_of(_as_written(each)))
-        return distinct(tag[:100] for tag in found)
+                found += tags
+        return distinct(found)
 
 
 def is_slip(name: str, known: set[str]) -> bool:

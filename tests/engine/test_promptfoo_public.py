@@ -8,6 +8,7 @@ import pytest
 from engine.domain.conversations import Message
 from engine.domain.text_checks import TextCheck
 from engine.importing.found_files import FoundFile
+from engine.importing.rows import ImportingError
 from tests.engine.test_promptfoo import brought, configured, counts, levels, sent
 
 
@@ -265,3 +266,116 @@ tests: [{{vars: {{text: "awful\\n\\"quoted\\""}}}}]
         Message("assistant", "positive"),
         Message("user", 'awful\n"quoted"'),
     )
+
+
+def asked(told: FoundFile) -> list[str]:
+    return [task.prompt for task in told.spec.tasks]
+
+
+TEA = """
+providers: ['openai:a', 'openai:b']
+tests:
+  - vars: {shop: Lune, city: Bergen}
+  - vars: {shop: Rive, city: Oslo}
+"""
+
+
+@pytest.mark.parametrize("prompt", ["file://ask.py", "'{% if shop %}Hello{% endif %} {{shop}}'"])
+def test_tasks_are_taken_where_no_prompt_can_be(prompt):
+    told = configured(f"prompts: [{prompt}]{TEA}")
+    assert counts(told)["prompt"] == (0, 1)
+    assert (told.n_policies, asked(told)[0]) == (0, "shop: Lune\ncity: Bergen")
+    assert counts(told)["test"] == (2, 0)
+
+
+def test_an_unused_variable_that_cannot_be_filled_costs_no_task():
+    told = configured(f"""
+prompts: ['Praise {{{{shop}}}}']
+defaultTest: {{vars: {{rules: '{{% raw %}}Be brief.{{% endraw %}}'}}}}{TEA}""")
+    assert asked(told) == ["Praise Lune", "Praise Rive"]
+    assert [*told.spec.tasks[0].variables] == ["city"]
+    assert counts(told)["variable"] == (0, 2)
+    assert not any("rules" in note for note in told.findings.notes)
+
+
+def test_a_missing_file_of_a_variable_is_said_once_and_when_people_go_on():
+    text = """
+prompts: ['Sum up {{doc}}']
+providers: ['openai:a', 'openai:b']
+tests:
+  - vars: {doc: file://docs/1.txt, assert: [{type: contains, value: x}]}
+  - vars: {doc: Two}
+"""
+    with pytest.raises(ImportingError) as refused:
+        configured(text)
+    assert [fault.place for fault in refused.value.all_faults] == [
+        "line 5, tests → 1 → vars → doc",
+        "line 5, tests → 1 → vars → assert",
+    ]
+    told = configured(text, leave_out=True)
+    assert counts(told)["file"] == counts(told)["part"] == (0, 1)
+    assert reasons(told)["missing"] == ["line 5, tests → 1 → vars → doc: docs/1.txt"]
+
+
+def test_a_slip_in_a_file_of_tests_names_the_file():
+    with pytest.raises(ImportingError) as refused:
+        zipped(
+            config="prompts: ['Sum up {{doc}}']\nproviders: ['openai:a']\ntests: file://more/cases.yaml",
+            more__cases_yaml="- vars: {doc: One}\n  asert: []\n",
+        )
+    assert refused.value.all_faults[0].place == "more/cases.yaml, line 2, 1 → asert"
+
+
+def test_settings_in_files_levels_of_thinking_and_equal_labels():
+    told = zipped(
+        config="""
+prompts: ['Sum up {{doc}}']
+providers:
+  - {id: 'openai:a', label: A, config: {response_format: file://forms/short.json, num_ctx: 1}}
+  - {id: 'google:b', label: B, config: {generationConfig: {thinkingConfig: {thinkingLevel: HIGH}}}}
+  - {id: 'ollama:chat:c', label: same}
+  - {id: 'ollama:chat:d', label: same}
+  - {id: 'openai:e', label: E}
+  - {id: 'openai:e', label: E with more, config: {tools: []}}
+tests: [{vars: {doc: One}}]
+""",
+        forms__short_json='{"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}',
+    )
+    models = told.spec.factors[0].levels
+    assert models["A"]["response_format"] == {"type": "object"}
+    assert models["B"]["reasoning"] == "high"
+    assert [*models][2:4] == ["same c", "same d"]
+    [note] = [note for note in told.findings.notes if "same without" in note]
+    assert "E with more" in note
+
+
+def test_metadata_in_prose_is_no_tag():
+    told = configured(f"""
+prompts: ['Sum up {{{{doc}}}}']
+providers: ['openai:a', 'openai:b']
+tests:
+  - vars: {{doc: One}}
+    metadata: {{kind: 'short, easy', about: '{"One of a long story, " * 9}', from: {{a: 1, b: 2}}}}
+  - vars: {{doc: Two}}
+    metadata: {{about: '{"Another long story " * 9}, and easy'}}
+""")
+    assert [task.tags for task in told.spec.tasks] == [("short", "easy", "One of a long story"), ()]
+
+
+@pytest.mark.parametrize(("tests", "said"), [("[{vars: {doc: One}}]", True), ("file://make.py:tests", False)])
+def test_tasks_that_code_makes_are_not_said_to_be_taken(tests, said):
+    told = configured(f"prompts: ['{{{{doc}}}}']\nproviders: [file://own.py]\ntests: {tests}")
+    assert any("tasks are taken" in note for note in told.findings.notes) is said
+
+
+def test_of_several_configurations_the_usual_one_is_read_and_the_others_named():
+    other = "prompts: ['{{doc}}']\nproviders: ['openai:b', 'openai:c']"
+    told = zipped(
+        config="prompts: ['Sum up {{doc}}']\nproviders: ['openai:a']\ntests: [{vars: {doc: One}}]",
+        notes_yaml="name: no configuration",
+        **{"promptfooconfig.models_yaml": other, "more__cases_yaml": other},
+    )
+    assert asked(told) == ["Sum up One"]
+    [note] = [note for note in told.findings.notes if "promptfooconfig.yaml" in note]
+    assert "promptfooconfig.models.yaml, more/cases.yaml" in note
+    assert "notes" not in note
