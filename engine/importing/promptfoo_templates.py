@@ -35,6 +35,8 @@ _FILTERS = {
 # Marks of a place in a text that is parsed as JSON or YAML.
 _FIRST, _LAST = "\ue000", "\ue001"
 _MARK = re.compile(f"{_FIRST}([0-9]+){_LAST}")
+# A chat in YAML, which people begin with remarks.
+_TURNS = re.compile(r"(?:#.*\n\s*|---\s+)*-\s+\"?(?:role|content)\b")
 _MOST_DEEP = 10
 
 
@@ -218,7 +220,7 @@ def read_chat(text: str) -> Chat:
     """
     template = read_template(text)
     start = text.lstrip()
-    if not (start[:1] in {"[", "{"} or re.match(r"-\s+\"?(?:role|content)\b", start)) or "role" not in text:
+    if not (start[:1] in {"[", "{"} or _TURNS.match(start)) or "role" not in text:
         return Chat((), ((USER, template),))
     places = list(places_in(template))
     numbers = iter(range(len(places)))

@@ -379,3 +379,19 @@ def test_of_several_configurations_the_usual_one_is_read_and_the_others_named():
     [note] = [note for note in told.findings.notes if "promptfooconfig.yaml" in note]
     assert "promptfooconfig.models.yaml, more/cases.yaml" in note
     assert "notes" not in note
+
+
+def test_a_chat_in_yaml_may_begin_with_remarks():
+    told = zipped(
+        config="prompts: [file://ask.yaml]\nproviders: ['openai:a']\ntests: [{vars: {doc: One}}]",
+        ask_yaml="""
+# For the other tool alone.
+# Kept by hand.
+
+- role: system
+  content: Be kind.
+- role: user
+  content: "{{doc}}"
+""",
+    )
+    assert sent(told, 0)[0] == [("system", "Be kind."), ("user", "One")]
