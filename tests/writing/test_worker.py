@@ -235,7 +235,8 @@ class TestFirstAnswers:
         improvement = begun(annotator)
         write_proposals(improvement.pk)
         experiment = improvement.experiment
-        Response.objects.update(state=Response.State.WAITING)
+        long_ago = clock.now() - timedelta(minutes=2)
+        Response.objects.update(state=Response.State.WAITING, created_at=long_ago, done_at=None)
         found = []
 
         def reply(request):
