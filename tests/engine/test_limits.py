@@ -67,7 +67,6 @@ def test_guides_and_pages_say_the_same_numbers():
     assert trials.MOST_TASKS == 3
     assert "Each policy answers up to three tasks once" in guide
     assert f"With more than {trials.MOST_POLICIES} policies, {trials.MOST_POLICIES} are tried" in guide
-    assert f"may have {limits.TRIED.default} responses written in 24 hours" in guide
     for name in ("operations", "scaling"):
         assert f"requests of {megabytes(limits.UPLOAD_BYTES)}" in text(f"docs/{name}.md")
     assert f"up to {megabytes(limits.DESCRIPTION_BYTES)})" in text("templates/setup/_items.html")
