@@ -40,7 +40,7 @@ def risk_of_changes(experiment: Experiment) -> str:
     n, improved = n_counted_on(experiment), _was_improved(experiment)
     if experiment.stopping != CERTIFIED or not (n or improved):
         return ""
-    why = "An improvement compared on some of the tasks alone, chosen by answers too. " if improved else ""
+    why = "An improvement chose some of the tasks alone, by answers too. " if improved else ""
     times = _ALL if improved else _TIMES
     if experiment.space != Experiment.Space.UNSTRUCTURED:
         return f"{why}The risk holds if levels have the same effects {times}."
@@ -48,7 +48,7 @@ def risk_of_changes(experiment: Experiment) -> str:
         return f"{why}The risk is that of ruling out a policy that beats every other one {times}."
     beats = "beats" if experiment.claim == Claim.BEST else "beats by more than the margin"
     if improved:
-        return f"{why}The risk is that of naming a policy that one and the same other policy {beats} {times}."
+        return f"{why}So the risk is that of a clear mistake: another policy {beats} the named one {times}."
     risk = f"{100 * min(1.0, experiment.delta * (n + 1)):.3g}%"
     return (
         f"The risk, that of naming a policy that one and the same other policy {beats} {_TIMES}, is at most "

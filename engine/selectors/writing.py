@@ -122,7 +122,12 @@ def brief_of(improvement: Improvement, parent: Policy, votes: Sequence[Compariso
         longest=improvement.longest,
         compared=[_compared(each, parent, comments[each.pk]) for each in votes],
         effects=list(_effects(improvement)),
-        tried=[Tried(each.text, _ended(each)) for each in tried],
+        tried=[
+            Tried(text, ended)
+            for each in tried
+            for text, ended in ((each.written_text, "edited by people"), (each.text, _ended(each)))
+            if text
+        ],
         wish=improvement.wish,
     )
 

@@ -672,12 +672,10 @@ def _with_this_point(improvement: Improvement, race: Race) -> list[list[float]]:
 
 
 def _close_race(improvement: Improvement, reason: str, by: User | None = None) -> None:
-    """Have those leave who are still in the race, and refuse those that wait."""
-    for proposal in improvement.proposals.select_related("policy"):
-        if proposal.state == Proposal.State.JOINED:
-            _leave(proposal, reason, by)
-        elif proposal.state == Proposal.State.PROPOSED:
-            _refuse(proposal, reason)
+    """Have those leave who are still in the race, and those that wait for it."""
+    unsettled = Proposal.State.JOINED, Proposal.State.PROPOSED
+    for proposal in improvement.proposals.filter(state__in=unsettled).select_related("policy"):
+        _leave(proposal, reason, by)
 
 
 def _leave(proposal: Proposal, reason: str, by: User | None = None) -> None:

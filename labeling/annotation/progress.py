@@ -11,6 +11,7 @@ from engine.domain.claim_settings import Rules
 from engine.models import Experiment, User
 from engine.selectors import pools
 from engine.selectors.answers import answers_by_person, answers_given_by_all
+from engine.selectors.improvements import open_improvement
 from engine.selectors.people import annotators
 from engine.selectors.policies import space_of
 from labeling.caching import shared
@@ -32,11 +33,20 @@ def left_together(experiment: Experiment) -> int:
     """
     if experiment.state != Experiment.State.RUNNING:
         return 0
-    given = shared(f"given:{experiment.pk}", lambda: answers_given_by_all(experiment.pk), age=_COUNTED)
+    given, planned = shared(f"given:{experiment.pk}", lambda: _counted(experiment), age=_COUNTED)
+    if planned is not None:
+        return rounded(planned)
     law, each, most = shared(f"left:{experiment.pk}", lambda: _all_together(experiment), age=_FORECAST)
     # Of experiments that last at least so long, half need no more than this.
     over = law.cdf(log(max(given / each, 1.0)))
     return rounded(min(exp(law.inv_cdf(min((1.0 + over) / 2.0, 0.999))) * each, most) - given)
+
+
+def _counted(experiment: Experiment) -> tuple[int, int | None]:
+    """The answers so far, and the clicks that an improvement has left; ``None`` where none is open."""
+    improvement = open_improvement(experiment)
+    left = None if improvement is None else improvement.clicks - improvement.used
+    return answers_given_by_all(experiment.pk), left
 
 
 def _all_together(experiment: Experiment) -> tuple[NormalDist, float, float]:

@@ -147,7 +147,7 @@ _MARKS = {
     Proposal.State.JOINED: ("in the race", "running"),
     Proposal.State.DROPPED: ("dropped", "budget"),
     Proposal.State.PROMOTED: ("was champion", "running"),
-    Proposal.State.LEFT: ("left", "draft"),
+    Proposal.State.LEFT: ("not settled", "draft"),
 }
 
 

@@ -15,7 +15,8 @@ class ImproveForm(forms.Form):
 
     writer = forms.ChoiceField(
         label="Writer",
-        help_text="A model of the page Models. It reads votes and comments, and writes new texts.",
+        help_text="A model of the page Models reads votes and comments, and writes new texts. Prepared texts "
+        "are there to look around: they follow nothing, nor your wish.",
     )
     way = forms.ChoiceField(
         label="Way of writing", required=False, help_text="Another one comes from an installed package."

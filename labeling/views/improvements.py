@@ -21,6 +21,7 @@ from engine.services import improvements
 from engine.services.connection_loans import lend_chosen
 from engine.services.policies import parent_of, policies_may_change
 from engine.tasks import wake_planner
+from engine.writing.registry import PREPARED
 from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.improvements import factors_to_change, improvements_of, may_improve, page_of
@@ -82,7 +83,8 @@ def settle(request: AuthenticatedRequest, experiment_id: int, number: int) -> Ht
             messages.success(request, f"Proposal {number} joins the race.")
         else:
             improvements.refuse_proposal(**data, reason=form.cleaned_data["reason"])
-            messages.success(request, f"Proposal {number} is refused. The writer is told so.")
+            told = "" if proposal.improvement.writer == PREPARED else " The writer is told so."
+            messages.success(request, f"Proposal {number} is refused.{told}")
     except (SpecError, WrongStateError) as error:
         messages.error(request, f"Proposal {number}: {error}")
     wake_planner(experiment.pk)

@@ -250,7 +250,8 @@ class TestHealth:
 
     def test_responses_that_wait_are_trouble(self, experiment):
         subscribed(experiment)
-        Response.objects.update(state="waiting", created_at=timezone.now() - timedelta(minutes=2))
+        long_ago = timezone.now() - timedelta(minutes=2)
+        Response.objects.update(state="waiting", created_at=long_ago, done_at=None)
         watch()
         self.grow_old()
         watch()

@@ -72,7 +72,9 @@ def test_each_faulty_row_is_told_by_its_place_and_the_others_are_read():
         "a separator into quotation marks."
         for n, n_cells in ((3, 3), (4, 1))
     ]
-    assert [text.partition(":")[0] for text in faults('{"a": 1}\n{"a": Infinity}\n[1]\n{"a"\n{"a": 2}\n')] == [
+    assert [
+        text.partition(":")[0] for text in faults('{"a": 1}\n{"a": Infinity}\n[1]\n{"a"\n{"a": 2}\n')
+    ] == [
         "line 2",
         "line 3",
         "line 4",

@@ -7,11 +7,13 @@ from django.urls import reverse
 
 from engine.models import AuditEntry, Connection, Experiment, Improvement, Loan, Proposal
 from engine.selectors.improvements import open_improvement
+from engine.selectors.writing import brief_of
 from engine.services.gates import Text, check_texts
 from engine.services.improvements import accept_proposal, start_improvement
 from engine.writing import registry
 from engine.writing.base import Written
 from engine.writing.worker import write_proposals
+from labeling.annotation.progress import left_together, rounded
 from tests.factories import add_member
 from tests.improving import make_world, plan_and_answer
 
@@ -128,10 +130,19 @@ class TestProposals:
         first, second = improving.proposals.all()
         assert (first.state, second.state) == (Proposal.State.JOINED, Proposal.State.JOINED)
         assert (second.text, second.by) == ("Be warm\nand short.", editor)
-        assert second.written_text
+        told = {each.text for each in brief_of(improving, improving.original, []).tried}
+        assert {second.text, second.written_text} <= told
         plan_and_answer(experiment)
         actions = AuditEntry.objects.values_list("action", flat=True)
         assert list(actions).count(AuditEntry.Action.PROPOSAL_ACCEPTED) == 2
+
+    def test_who_waits_at_the_end_was_not_refused(self, improving, editor, client_for):
+        client_for(editor).post(url("stop_improving", improving.experiment))
+        assert {each.state for each in improving.proposals.all()} == {Proposal.State.LEFT}
+
+    def test_people_hear_of_the_clicks_that_it_has_left(self, improving):
+        Improvement.objects.update(used=17)
+        assert left_together(improving.experiment) == rounded(improving.clicks - 17)
 
     def test_a_refusal_keeps_its_reason_for_the_writer(self, improving, editor, client_for):
         refusal = {"action": "refuse", "reason": "Too long."}
