@@ -147,11 +147,9 @@ def go_on_improving(*, improvement_id: int, clicks: int, by: User | None = None)
     WrongStateError
         It runs, another one began after it, or what it compares is gone.
     """
-    experiment_id = Improvement.objects.values_list("experiment", flat=True).get(pk=improvement_id)
-    experiment = locked_experiment(experiment_id)
+    improvement = _locked(improvement_id)
+    experiment = improvement.experiment
     parent_of(experiment)
-    improvement = Improvement.objects.select_related("original", "champion", "factor").get(pk=improvement_id)
-    improvement.experiment = experiment
     if improvement != selectors.newest_improvement(experiment) or improvement.state == Improvement.State.OPEN:
         raise WrongStateError("An improvement goes on once it has ended, unless another one began.")
     if improvement.champion.retired_at or improvement.original.retired_at:
@@ -222,7 +220,7 @@ def stop_improvement(*, improvement_id: int, by: User | None = None) -> Improvem
     WrongStateError
         It has ended.
     """
-    improvement = _locked(improvement_id)
+    improvement = _locked_open(improvement_id)
     experiment = improvement.experiment
     settle_evidence(experiment=experiment)
     race = selectors.race_of(improvement)
@@ -242,7 +240,7 @@ def fix_champion(*, improvement_id: int, by: User | None = None) -> Improvement:
     WrongStateError
         It has ended, or its champion is fixed already.
     """
-    improvement = _locked(improvement_id)
+    improvement = _locked_open(improvement_id)
     last = settle_evidence(experiment=improvement.experiment).last
     race = selectors.race_of(improvement)
     if race.phase != "explore":
@@ -256,11 +254,17 @@ def fix_champion(*, improvement_id: int, by: User | None = None) -> Improvement:
 
 
 def _locked(improvement_id: int) -> Improvement:
-    """An open improvement, with its experiment locked."""
+    """An improvement, with its experiment locked."""
     experiment_id = Improvement.objects.values_list("experiment", flat=True).get(pk=improvement_id)
     experiment = locked_experiment(experiment_id)
     improvement = Improvement.objects.select_related("original", "champion", "factor").get(pk=improvement_id)
     improvement.experiment = experiment
+    return improvement
+
+
+def _locked_open(improvement_id: int) -> Improvement:
+    """The same, if it is open."""
+    improvement = _locked(improvement_id)
     if improvement.state != Improvement.State.OPEN:
         raise WrongStateError("This improvement has ended.")
     return improvement
@@ -315,7 +319,7 @@ def add_proposals(
     WrongStateError
         The improvement has ended.
     """
-    improvement = _locked(improvement_id)
+    improvement = _locked_open(improvement_id)
     experiment = improvement.experiment
     origin = experiment.policies.get(index=parent)
     writing = _write_down(improvement, origin, sent=sent, gave=gave, opened=opened)
@@ -358,7 +362,7 @@ def note_writer_failure(
 
     ``exhausted``: nothing more will come. Then the champion meets the original once the race is over.
     """
-    improvement = _locked(improvement_id)
+    improvement = _locked_open(improvement_id)
     origin = improvement.experiment.policies.get(index=parent)
     writing = _write_down(improvement, origin, sent=sent, gave=gave, opened=opened, fault=reason[:500])
     improvement.exhausted |= exhausted
@@ -485,7 +489,7 @@ def refuse_proposal(*, proposal_id: int, reason: str, by: User | None = None) ->
 
 
 def _waiting(proposal_id: int) -> tuple[Proposal, Improvement]:
-    improvement = _locked(Proposal.objects.values_list("improvement", flat=True).get(pk=proposal_id))
+    improvement = _locked_open(Proposal.objects.values_list("improvement", flat=True).get(pk=proposal_id))
     proposal = Proposal.objects.select_related("parent").get(pk=proposal_id)
     if proposal.state != Proposal.State.PROPOSED:
         raise WrongStateError(f"This proposal does not wait for an OK: {proposal.get_state_display()}.")
