@@ -1,6 +1,7 @@
 """The charts of the dashboard. Every chart is a table first; the browser draws the picture from the table."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import compress
 from math import log
 from typing import Any
 
@@ -174,14 +175,13 @@ def effect_rows(
     if space is None or not wins.any():
         return []
     rows = []
-    n_compared = (wins + wins.T).sum(axis=1)
-    compared = {
-        each
-        for name, n in zip(names, n_compared, strict=True)
-        if n
-        for each in zip(space.levels, name.levels, strict=True)
-    }
-    here = {each for name in names if name.present for each in zip(space.levels, name.levels, strict=True)}
+    factors = list(space.levels)
+
+    def levels_of(some: Iterable[PolicyName]) -> set[tuple[str, str]]:
+        return {each for name in some for each in zip(factors, name.levels, strict=True)}
+
+    compared = levels_of(compress(names, (wins + wins.T).sum(axis=1)))
+    here = levels_of(name for name in names if name.present)
     for effect in level_effects(space, wins, delta):
         percents = [round(100 * value) for value in (effect.win_rate, effect.low, effect.high)]
         better, worse = effect.level, effect.reference
