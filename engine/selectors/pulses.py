@@ -55,8 +55,8 @@ class Pulse:
     needs_workers : bool
         True if responses are still to be written: not where all were imported ready-made.
     writing : bool
-        True if some response waits for long, and a worker writes one of any experiment, or did in the last
-        minute, or writes first answers of proposals.
+        True if some response waits, and a worker writes one of any experiment, or did in the last minute, or
+        writes first answers of proposals.
     """
 
     seen: list[Worker]
@@ -187,10 +187,7 @@ def pulses(experiments: Collection[Experiment]) -> dict[int, Pulse]:
     in_hand = Response.objects.filter(in_time(), state=Response.State.GENERATING)
     # Between two responses a worker has none in hand.
     lately = Response.objects.filter(done_at__gte=now - timedelta(seconds=_NOTED_WAIT_SECONDS))
-    at_work = (in_hand, lately, proposals_being_answered())
-    # Asked only where it matters.
-    long_wait = any(seconds >= _NOTED_WAIT_SECONDS for _, seconds in waiting.values())
-    writing = long_wait and any(each.exists() for each in at_work)
+    writing = bool(waiting) and any(each.exists() for each in (in_hand, lately, proposals_being_answered()))
     return {
         experiment.pk: Pulse(
             seen,
