@@ -98,11 +98,6 @@ def unfinished(experiment: Experiment) -> int:
     return experiment.comparisons.filter(state__in=Comparison.PENDING).count()
 
 
-def hidden_comparison(at: str = "") -> Q:
-    """The comparisons of all experiments that nobody may see yet; ``at``: the path that leads to them."""
-    return Q(**{f"{at}experiment__judge": Experiment.Judge.HUMAN, f"{at}state__in": Comparison.PENDING})
-
-
 def in_finished_comparison() -> Exists:
     """True for a response that is in a comparison which is judged or discarded."""
     finished = Comparison.objects.exclude(state__in=Comparison.PENDING)

@@ -20,6 +20,7 @@ from engine.models.append_only import lifted
 from engine.publishing import sending
 from engine.publishing.winners import winner_of
 from engine.selectors.findings import ladder
+from engine.services import people
 from engine.services.drafts import delete_experiment
 from engine.services.improvements import add_proposals, claim_writing
 from engine.services.invitations import create_invitation
@@ -153,7 +154,7 @@ def walked(shared_rows: None) -> int:
     post("remove_member", experiment.pk, member.pk)
     post("add_group", experiment.pk, group="leads", role="viewer")
     post("remove_group", experiment.pk, experiment.group_roles.get().pk)
-    post("admin:engine_membership_add", experiment=experiment.pk, user=annotator.pk, role="viewer")
+    people.add_member(experiment=experiment, user=annotator, role="viewer", by=admin)
 
     target = "ann.of.kiel@example.org"
     post("subscribe", experiment.pk, kind="email", target=target, events=["concluded"])
