@@ -14,7 +14,7 @@ from engine.importing.reading_process import Source
 from engine.services.imports import expire_imports
 from engine.tasks import import_upload
 
-MOST = limits.Limit("bytes", 200_000, "A test.", "Give less.")
+MOST = limits.Limit("bytes", 200_000, "Give less.")
 
 
 def source(data: bytes | str, name: str = "given.csv", sheet: str = "", most: limits.Limit = MOST) -> Source:

@@ -1,7 +1,7 @@
-"""Every limit on input, with its unit and its reason, and the checks that all entry points share.
+"""Every limit on input, with its unit, and the checks that all entry points share.
 
 Pages, the API, files and commands refuse input through this module, before the work starts. docs/limits.md
-has the same table; a test compares the two.
+has the reason of each.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ class Limit:
         The noun, in the plural, as it stands in the message and in docs/limits.md.
     default
         The limit unless ``setting`` says otherwise.
-    reason
-        Reason for its value.
     advice
         Remedy for a person who reaches it.
     setting
@@ -38,7 +36,6 @@ class Limit:
 
     thing: str
     default: int
-    reason: str
     advice: str
     setting: str = ""
 
@@ -63,172 +60,83 @@ class Limit:
 
 # ---------------------------------------------------------------- the limits
 
-POLICIES = Limit(
-    "policies",
-    300,
-    "The pairs grow with the square: a dashboard of 300 took 6 s and 0.6 GB, one of 1,000 took 15 GB.",
-    "Give fewer levels or factors, or exclude combinations.",
-    "MOST_POLICIES",
-)
+POLICIES = Limit("policies", 300, "Give fewer levels or factors, or exclude combinations.", "MOST_POLICIES")
 FEATURES = Limit(
     "free parameters of the factorial model",
     60,
-    "Each policy has a fit of its own: a plan took 0.5 s with 52 parameters, 12 s with 150.",
     "Give fewer levels, or assume nothing about how the factors act together.",
 )
 COMBINATIONS = Limit(
     "combinations of levels before exclusions",
     10_000,
-    "Each is compared with every exclusion.",
     "Give fewer levels or factors; exclusions do not help here.",
 )
-FACTORS = Limit("factors", 20, "The setup page stays readable.", "Join factors that belong together.")
-LEVELS = Limit("levels of one factor", 300, "A level is at least one policy.", "Give fewer levels.")
-EXCLUSIONS = Limit(
-    "exclusions", 100, "Each is compared with every combination.", "Name fewer levels in each."
-)
-TASKS = Limit(
-    "tasks",
-    20_000,
-    "A description is read and written as a whole, which takes seconds.",
-    "Draw a sample of the tasks.",
-    "MOST_TASKS",
-)
-GOLD_ITEMS = Limit("gold items", 2_000, "Nobody meets more of them.", "Keep the clearest ones.")
-RESPONSES = Limit(
-    "ready-made responses",
-    100_000,
-    "They are stored in one transaction, which takes seconds.",
-    "Leave out tasks or policies.",
-    "MOST_RESPONSES",
-)
+FACTORS = Limit("factors", 20, "Join factors that belong together.")
+LEVELS = Limit("levels of one factor", 300, "Give fewer levels.")
+EXCLUSIONS = Limit("exclusions", 100, "Name fewer levels in each.")
+TASKS = Limit("tasks", 20_000, "Draw a sample of the tasks.", "MOST_TASKS")
+GOLD_ITEMS = Limit("gold items", 2_000, "Keep the clearest ones.")
+RESPONSES = Limit("ready-made responses", 100_000, "Leave out tasks or policies.", "MOST_RESPONSES")
 JUDGMENTS = Limit(
     "rows of judgments",
     50_000,
-    "They are stored in one transaction, which takes seconds, and clicks wait for SQLite's lock.",
     "Export with a filter, or use PostgreSQL and raise MOST_JUDGMENTS.",
     "MOST_JUDGMENTS",
 )
 TRIED = Limit(
     "tried responses in 24 hours, by one person or in one experiment",
     600,
-    "10 trials of 20 policies on 3 tasks.",
     "Try fewer tasks, wait until tomorrow, or raise MOST_TRIED.",
     "MOST_TRIED",
 )
 CONNECTIONS = Limit(
     "connections of one person, or of the site, retired ones included",
     200,
-    "A page lists all of them.",
     "Take back one that was retired, if it fits, or ask another person to make it.",
 )
 MAILED = Limit(
     "invitations sent by e-mail in 24 hours, in one experiment",
     100,
-    "A server that writes to many strangers is soon refused everywhere.",
     "Make one link for several people, or wait until tomorrow.",
 )
-SUBSCRIPTIONS = Limit("notifications of one experiment", 20, "Each gets every message.", "Remove one first.")
-DESTINATIONS = Limit(
-    "destinations of one winner", 20, "Each is a prompt that somebody uses.", "Remove one first."
-)
-MESSAGES = Limit(
-    "messages in one conversation",
-    200,
-    "Annotators read them, and every policy is sent all of them.",
-    "Leave the oldest ones out.",
-)
-VARIABLES = Limit(
-    "variables of one task",
-    100,
-    "They are stored with each task, used or not.",
-    "Leave out the columns that no prompt uses.",
-)
-TAGS = Limit(
-    "tags of one task", 20, "Results are shown for each tag.", "Keep the tags that you want results for."
-)
-CALLS = Limit(
-    "rows of traces or data of another tool",
-    20_000,
-    "A web process reads them, at about a second for 10,000.",
-    "Load them with manage.py load_experiment.",
-)
-TEXT_CHARACTERS = Limit(
-    "characters in one text",
-    200_000,
-    "About 50,000 tokens.",
-    "Shorten the text.",
-)
+SUBSCRIPTIONS = Limit("notifications of one experiment", 20, "Remove one first.")
+DESTINATIONS = Limit("destinations of one winner", 20, "Remove one first.")
+MESSAGES = Limit("messages in one conversation", 200, "Leave the oldest ones out.")
+VARIABLES = Limit("variables of one task", 100, "Leave out the columns that no prompt uses.")
+TAGS = Limit("tags of one task", 20, "Keep the tags that you want results for.")
+CALLS = Limit("rows of traces or data of another tool", 20_000, "Load them with manage.py load_experiment.")
+TEXT_CHARACTERS = Limit("characters in one text", 200_000, "Shorten the text.")
 CELL_CHARACTERS = Limit(
-    "characters in one cell of a CSV",
-    2_000_000,
-    "A quotation mark that nobody closed makes one cell of the rest.",
-    "Look for such a mark, or shorten the text.",
+    "characters in one cell of a CSV", 2_000_000, "Look for such a mark, or shorten the text."
 )
-COLUMNS = Limit(
-    "columns of one table",
-    400,
-    "A wide table has one for each policy.",
-    "Leave out columns that you do not need.",
-)
-ARCHIVE_FILES = Limit(
-    "files in one archive", 1_000, "Each is looked at before any is unpacked.", "Pack fewer files."
-)
-LIST_ENTRIES = Limit(
-    "entries in one list of a level",
-    100,
-    "Patterns and stop texts are tried on every response.",
-    "Join patterns with |.",
-)
-DEPTH = Limit(
-    "levels of nesting",
-    50,
-    "Nothing here nests deeper than five, and parsers recurse.",
-    "Write the values flatter.",
-)
-DIGITS = Limit(
-    "digits in one number", 300, "Longer ones are no floating-point number.", "Write a smaller number."
-)
+COLUMNS = Limit("columns of one table", 400, "Leave out columns that you do not need.")
+ARCHIVE_FILES = Limit("files in one archive", 1_000, "Pack fewer files.")
+LIST_ENTRIES = Limit("entries in one list of a level", 100, "Join patterns with |.")
+DEPTH = Limit("levels of nesting", 50, "Write the values flatter.")
+DIGITS = Limit("digits in one number", 300, "Write a smaller number.")
 DESCRIPTION_BYTES = Limit(
     "bytes in an uploaded description, list of tasks or list of gold items",
     1_000_000,
-    "The browser and the page hold it as one text.",
     "Load it with manage.py load_experiment.",
 )
 RESPONSES_BYTES = Limit(
-    "bytes in an uploaded file of responses",
-    10_000_000,
-    "A web process receives it in one request.",
-    "Load it with manage.py load_experiment.",
+    "bytes in an uploaded file of responses", 10_000_000, "Load it with manage.py load_experiment."
 )
 VOTES_BYTES = Limit(
-    "bytes in an uploaded file of past votes",
-    10_000_000,
-    "A web process receives it in one request; also of a packed one, unpacked.",
-    "Load it with manage.py import_votes.",
+    "bytes in an uploaded file of past votes", 10_000_000, "Load it with manage.py import_votes."
 )
 REQUEST_BYTES: Limit = Limit(
     "bytes in one request without its files",
     5_000_000,
-    "Twice 1 MB of tasks and gold items as a form encodes them.",
     "Send less, or load it with manage.py load_experiment.",
 )
 UPLOAD_BYTES = Limit(
-    "bytes in one request with its files",
-    16_000_000,
-    "The largest upload and the largest form together.",
-    "Send less, or load it with manage.py load_experiment.",
+    "bytes in one request with its files", 16_000_000, "Send less, or load it with manage.py load_experiment."
 )
-FORM_FIELDS: Limit = Limit(
-    "fields in one form",
-    5_000,
-    "300 levels with all their fields and some room.",
-    "Load the experiment from a file.",
-)
+FORM_FIELDS: Limit = Limit("fields in one form", 5_000, "Load the experiment from a file.")
 FILE_BYTES = Limit(
     "bytes in a file that a command reads",
     200_000_000,
-    "Parsing holds several times as much in memory.",
     "Split the file, or raise MOST_FILE_BYTES.",
     "MOST_FILE_BYTES",
 )
