@@ -48,13 +48,6 @@ def test_celery_is_started_as_in_compose(name):
         assert options.get(option) == in_compose.get(option)
 
 
-def test_only_who_asks_for_it_has_a_worker_for_a_language_model_that_judges():
-    assert SERVICES["judging"]["profiles"] == ["judge"]
-    deployments = [each for each in OBJECTS if each["kind"] == "Deployment"]
-    unasked = {each["metadata"]["name"] for each in deployments if each["spec"]["replicas"] == 0}
-    assert unasked == {"judging"}
-
-
 @pytest.mark.parametrize("name", PODS)
 def test_pods_have_limits_settings_and_no_rights(name):
     pod, container = PODS[name], CONTAINERS[name]

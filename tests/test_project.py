@@ -99,17 +99,6 @@ def test_web_and_workers_start_without_what_few_of_them_need(program, tmp_path):
     assert done.stdout == "set()\n"
 
 
-def test_tests_in_the_browser_wait_by_functions_alone():
-    """An expression is evaluated anew at each look, which the pages' policy forbids from the second on."""
-    waits = [
-        wait
-        for file in sorted((ROOT / "tests" / "browser").glob("*.py"))
-        for wait in re.findall(r"wait_for_function\(\s*f?[\"'](.*)", file.read_text(encoding="utf-8"))
-    ]
-    assert waits
-    assert [wait for wait in waits if not wait.startswith("() =>")] == []
-
-
 def _environment_variables_read() -> dict[str, bool]:
     """The variables that the settings read, and whether they have a default."""
     variables = {}
@@ -254,12 +243,6 @@ def test_a_command_ends_quietly_where_its_reader_has_seen_enough(tmp_path):
         run.stdout.close()
         assert run.stderr.read() == b""
     assert run.returncode == 0
-
-
-def test_the_web_server_reads_no_settings_of_the_folder_in_which_it_starts(tmp_path, monkeypatch):
-    (tmp_path / ".env").write_text("LOG_FORMAT=json\n")
-    monkeypatch.chdir(tmp_path)
-    assert "logger_class" not in runpy.run_path(str(ROOT / "gunicorn.conf.py"))
 
 
 @pytest.mark.parametrize("written", ["", "OF_THEIRS=1\n", "OF_THEIRS=1\nSECRET_KEY=\n"])

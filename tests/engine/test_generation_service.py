@@ -259,24 +259,6 @@ class TestFailure:
         )
         assert second.pk not in {response.pk for response in claim_all().responses}
 
-    def test_the_other_comparisons_are_not_touched(self):
-        experiment = make_experiment()
-        claim = claim_all()
-        bad, *_ = claim.responses
-        outcomes = [written(r) for r in claim.responses if r != bad] + [hopeless(bad.pk)]
-        store_outcomes(claim=claim.token, outcomes=outcomes)
-        states = sorted(experiment.comparisons.values_list("state", flat=True))
-        assert states == ["discarded", *["ready"] * (len(states) - 1)]
-
-    def test_a_text_after_a_retry_forgets_no_attempt(self):
-        make_experiment()
-        claim = claim_responses(worker="w", limit=1)
-        store_outcomes(claim=claim.token, outcomes=[failed(claim.responses[0])])
-        again = claim_responses(worker="w", limit=1)
-        store_outcomes(claim=again.token, outcomes=[written(again.responses[0])])
-        row = Response.objects.get(pk=claim.responses[0].pk)
-        assert (row.state, row.attempts) == ("done", 2)
-
 
 class TestGivingBack:
     def test_a_silent_claim_expires_and_its_responses_wait_anew(self):
@@ -317,12 +299,6 @@ class TestGivingBack:
         assert Response.objects.get(pk=claim.responses[0].pk).state == "done"
         rest = Response.objects.exclude(pk=claim.responses[0].pk)
         assert set(rest.values_list("state", "failure_reason")) == {("waiting", "out of memory")}
-
-    def test_when_the_backend_was_to_blame_the_attempt_is_given_back_too(self):
-        make_experiment()
-        for _ in range(5):
-            release_claim(claim=claim_all().token, reason="not loaded", blameless=True)
-        assert set(Response.objects.values_list("state", "attempts")) == {("waiting", 0)}
 
     def test_releasing_one_claim_leaves_the_others_alone(self):
         make_experiment()

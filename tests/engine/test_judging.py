@@ -1,6 +1,5 @@
 """Assignments, clicks, skips, and judgments taken back."""
 
-import uuid
 from datetime import timedelta
 
 import numpy as np
@@ -17,11 +16,10 @@ from engine.models import (
     Judgment,
     JudgmentVoid,
     PairCount,
-    Response,
 )
 from engine.selectors.counts import comparison_count, pair_counts, standing_judgments, wins_matrix
 from engine.selectors.snapshots import latest_snapshot
-from engine.services.experiments import pause, stop
+from engine.services.experiments import stop
 from engine.services.judging import judge_ready, rebuild_counts, record_answer, void_judgment
 from engine.services.planning import advance
 from engine.services.serving import take_back
@@ -70,12 +68,6 @@ class TestAssignNext:
         for _ in range(experiment.comparisons.count()):
             click(experiment, annotator)
         assert assign_next(experiment_id=experiment.pk, annotator=annotator) is None
-
-    def test_a_skipped_pair_is_shown_to_nobody_again(self, experiment, annotator, bob):
-        skipped = assign(experiment, annotator)
-        skip(experiment_id=experiment.pk, token=skipped.token, annotator=annotator)
-        assert assign(experiment, annotator).comparison != skipped.comparison
-        assert assign(experiment, bob).comparison != skipped.comparison
 
     def test_pairs_of_another_experiment_are_not_mixed_in(self, experiment, annotator):
         other = make_experiment(ready=True, annotators=(annotator,))
@@ -131,31 +123,6 @@ class TestJudge:
         assert not Judgment.objects.exists()
         assert Assignment.objects.get().state == "open"
 
-    def test_a_token_of_another_experiment_is_unknown(self, experiment, annotator):
-        elsewhere = assign(make_experiment(ready=True, annotators=(annotator,)), annotator)
-        with pytest.raises(UnknownTokenError):
-            record_answer(
-                experiment_id=experiment.pk, token=elsewhere.token, annotator=annotator, choice="left"
-            )
-
-    def test_a_made_up_token_is_unknown(self, experiment, annotator):
-        with pytest.raises(UnknownTokenError):
-            record_answer(experiment_id=experiment.pk, token=uuid.uuid4(), annotator=annotator, choice="left")
-
-    def test_a_click_made_while_the_experiment_pauses_or_concludes_still_counts(self, annotator, bob):
-        experiment = make_experiment(ready=True, annotators=(annotator, bob))
-        mine, theirs = assign(experiment, annotator), assign(experiment, bob)
-        pause(experiment_id=experiment.pk)
-        assert record_answer(
-            experiment_id=experiment.pk, token=mine.token, annotator=annotator, choice="left"
-        ).created
-        stop(experiment_id=experiment.pk)
-        assert record_answer(
-            experiment_id=experiment.pk, token=theirs.token, annotator=bob, choice="left"
-        ).created
-        assert comparison_count(experiment.pk) == 2
-        assert rebuild_counts(experiment_id=experiment.pk) == {}
-
 
 class TestSkip:
     def test_it_ends_the_pair_without_an_outcome_and_says_why(self, experiment, annotator):
@@ -195,14 +162,6 @@ class TestJudgeReady:
     def test_a_comparison_that_is_not_ready_is_left_alone(self):
         comparison = make_experiment(judge="rule").comparisons.first()
         assert judge_ready(comparison_id=comparison.pk, verdict=lambda c: ("left", "")) is None
-
-    def test_of_two_texts_without_a_word_none_wins_and_there_is_no_tie(self):
-        experiment = make_experiment(ready=True, judge="rule")
-        comparison = experiment.comparisons.first()
-        Response.objects.filter(pk__in=[comparison.response_i_id, comparison.response_j_id]).update(text=" ")
-        assert judge_ready(comparison_id=comparison.pk, verdict=lambda c: ("tie", "")) is None
-        comparison.refresh_from_db()
-        assert (comparison.state, comparison_count(experiment.pk)) == ("discarded", 0)
 
 
 class TestRestore:

@@ -24,10 +24,9 @@ from engine.models import (
     Opinion,
     WorkerPulse,
 )
-from engine.selectors import counts, designs, experiment_log, pairs_ahead
+from engine.selectors import counts, experiment_log, pairs_ahead
 from engine.selectors.opinions import agreement_table, opinion_report, votes_now, votes_to_cast
 from engine.selectors.rubrics import DEFAULT_RUBRIC, identity
-from engine.selectors.snapshots import latest_snapshot
 from engine.services import assignments
 from engine.services.drafts import clone
 from engine.services.experiments import pause, stop
@@ -177,13 +176,6 @@ class TestShadow:
             shadow(experiment)
         with pytest.raises(WrongStateError, match="by rule"):
             shadow(make_experiment(judge="rule"))
-
-    def test_what_it_cost_is_counted(self, experiment, annotator):
-        shadow(experiment)
-        click(experiment, annotator)
-        opine(experiment, prefers_first)
-        Charge.objects.create(experiment=experiment, purpose="opinion", cost=0.25, currency="USD")
-        assert opinion_report(experiment).cost == {"USD": 0.25}
 
 
 class TestAgreement:
@@ -375,15 +367,6 @@ class TestVotes:
         assert click(experiment, people[0]).comparison.state == "judged"
         assert counts.comparison_count(experiment.pk) == 11
         assert rebuild_counts(experiment_id=experiment.pk) == {}
-
-    def test_the_evidence_is_that_of_a_replay(self, calibrated):
-        vote(calibrated)
-        opine(calibrated)
-        cast_votes(experiment_id=calibrated.pk)
-        advance(experiment_id=calibrated.pk)
-        latest = latest_snapshot(calibrated)
-        assert latest.comparisons == 20
-        assert list(designs.replay(calibrated).design.evidence) == pytest.approx(latest.evidence)
 
     def test_a_buffer_of_at_least_a_batch_waits_for_it(self, calibrated, settings):
         settings.BUFFER_MIN, settings.BUFFER_MAX, settings.JUDGE_BATCH = 4, 64, 32

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from django.urls import reverse
 
-from engine.domain.errors import WrongStateError
 from engine.judges.rule_worker import judge_comparisons
-from engine.models import Assignment, Comparison, Experiment, Judgment, PairCount
+from engine.models import Comparison, Experiment, Judgment, PairCount
 from engine.selectors import counts
 from engine.selectors.answers import newest_answer
 from engine.services import assignments, serving
@@ -17,7 +16,6 @@ from tests.factories import (
     assign_all,
     assign_next,
     click,
-    click_on,
     make_experiment,
     make_user,
     write_responses,
@@ -210,50 +208,10 @@ class TestOverlap:
         assert exact_counts(experiment) == before
 
 
-class TestTies:
-    @pytest.mark.parametrize(("offered", "choice"), [("allow_tie", "tie"), ("allow_both_bad", "both_bad")])
-    def test_they_count_half_and_are_told_apart(self, offered, choice, annotator):
-        experiment = make_experiment(ready=True, annotators=(annotator,), **{offered: True})
-        judgment = click(experiment, annotator, choice)
-        assert (judgment.choice, judgment.outcome) == (choice, 0.5)
-        pair = (judgment.comparison.policy_i.index, judgment.comparison.policy_j.index)
-        assert counts.pair_counts(experiment)[pair] == (0.5, 1)
-        wins = counts.wins_matrix(experiment)
-        assert wins[pair] == wins[pair[::-1]] == 0.5
-
-    @pytest.mark.parametrize(
-        ("offered", "choice"),
-        [({}, "tie"), ({}, "both_bad"), ({"allow_tie": True}, "both_bad"), ({"allow_both_bad": True}, "tie")],
-    )
-    def test_where_the_experiment_does_not_offer_them_they_are_refused(self, offered, choice, annotator):
-        experiment = make_experiment(ready=True, annotators=(annotator,), **offered)
-        with pytest.raises(WrongStateError, match="does not offer that choice"):
-            click(experiment, annotator, choice)
-        assert not Judgment.objects.exists()
-        assert Assignment.objects.get().state == "open"
-
-
 class TestTakeBack:
     @pytest.fixture
     def experiment(self, annotator) -> Experiment:
         return make_experiment(ready=True, annotators=(annotator, make_user("bob")))
-
-    def test_the_pair_is_shown_again_under_a_new_token(self, experiment, annotator):
-        judgment = click(experiment, annotator)
-        shown = serving.take_back(experiment=experiment, answer=judgment, annotator=annotator)
-        comparison = judgment.comparison
-        assert (shown.prompt, shown.left, shown.right) == (
-            comparison.task.prompt,
-            comparison.left.text,
-            comparison.right.text,
-        )
-        assert shown.token != judgment.token
-        again = serving.answer(
-            experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="right"
-        )
-        assert again.created
-        assert newest_answer(experiment, annotator).choice == "right"
-        assert counts.comparison_count(experiment.pk) == 1
 
     def test_the_answer_that_was_taken_back_cannot_be_sent_again(self, experiment, annotator):
         judgment = click(experiment, annotator)
@@ -273,18 +231,6 @@ class TestTakeBack:
         assert again.comparison == judgment.comparison
         assert again.token != judgment.token
         assert counts.comparison_count(experiment.pk) == 1
-
-    def test_the_last_three_taken_back_and_given_again_are_three_judgments(self, experiment, annotator):
-        click_on(experiment, annotator, 5)
-        before = counts.comparison_count(experiment.pk)
-        for _ in range(3):
-            newest = newest_answer(experiment, annotator)
-            serving.take_back(experiment=experiment, answer=newest, annotator=annotator)
-        assert counts.comparison_count(experiment.pk) == before - 3
-        for _ in range(3):
-            click(experiment, annotator)
-        assert counts.comparison_count(experiment.pk) == before
-        assert rebuild_counts(experiment_id=experiment.pk) == {}
 
     def test_while_a_colleague_looks_at_the_pair_it_is_taken_back_all_the_same(self, people):
         experiment = overlapping(people, overlap=2)

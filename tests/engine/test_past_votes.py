@@ -5,19 +5,16 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import numpy as np
 import pytest
 from django.db import connection
 
 from benchmarks.arena import arena
 from engine.core import Design, Place, Unstructured
-from engine.domain.claim_settings import Rules
 from engine.domain.conversations import Message
 from engine.domain.errors import ImportedBeforeError, SpecError, WrongStateError
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.importing.votes import Vote, Winner
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Membership, Response, Upload, User
-from engine.models.append_only import lifted
 from engine.selectors import consequences, counts, designs
 from engine.selectors.answers import newest_answer
 from engine.selectors.experiments import paused_and_behind
@@ -318,14 +315,6 @@ def test_votes_are_added_where_policies_and_tasks_are_known():
     assert rebuild_counts(experiment_id=experiment.pk) == {}
 
 
-def test_the_same_votes_in_another_order_are_the_same_votes():
-    experiment = draft()
-    votes = [vote(winner, "P1", "P2") for winner in ("a", "b", "tie")]
-    add_votes(experiment_id=experiment.pk, votes=votes)
-    with pytest.raises(ImportedBeforeError):
-        add_votes(experiment_id=experiment.pk, votes=votes[::-1])
-
-
 def counted_in(experiment: Experiment, votes: Sequence[Vote]) -> str:
     """The beginning of the refusal of votes that count already; empty where they are added."""
     try:
@@ -437,32 +426,6 @@ def test_of_a_table_to_which_bare_votes_are_appended_only_the_new_ones_count(n_b
         with pytest.raises(ImportedBeforeError, match=f"All {len(table)} votes count"):
             add_votes(experiment_id=experiment.pk, votes=table, counted=counted)
     assert rebuild_counts(experiment_id=experiment.pk) == {}
-
-
-def test_our_own_judgments_do_not_count_twice_either():
-    """The export has other names of people, so their times tell them."""
-    ann = make_user("ann")
-    experiment = make_experiment(ready=True, annotators=(ann,), n_policies=3)
-    judgment = click(experiment, ann)
-    Experiment.objects.filter(pk=experiment.pk).update(state="paused")
-    shown = judgment.comparison
-    given = vote(
-        "a" if judgment.choice == "left" else "b",
-        f"P{shown.left.policy.index + 1}",
-        f"P{shown.right.policy.index + 1}",
-        shown.task.prompt,
-        response_a=shown.left.text,
-        response_b=shown.right.text,
-        annotator="annotator-3f",
-        a_on_left=True,
-    )
-    at = judgment.created_at
-    assert counted_in(experiment, [replace(given, judged_at=at)]) == "All 1 votes"
-    # As after an import of the export.
-    with lifted():
-        Judgment.objects.filter(pk=judgment.pk).update(via="import")
-    assert counted_in(experiment, [replace(given, judged_at=at)]) == "All 1 votes"
-    assert counted_in(experiment, [replace(given, judged_at=at - timedelta(hours=1))]) == ""
 
 
 def test_an_annotator_of_two_files_is_one_person():
@@ -601,13 +564,6 @@ def test_limits_hold_and_nothing_is_stored(setting, most, words, settings):
     assert not Experiment.objects.exists()
 
 
-def test_a_name_that_is_taken_is_refused_and_nothing_is_stored():
-    made(THREE)
-    with pytest.raises(SpecError, match="name: "):
-        made(THREE)
-    assert Judgment.objects.count() == len(THREE)
-
-
 # ---------------------------------------------------------------- cost
 
 
@@ -617,17 +573,3 @@ def test_postgresql_plans_for_the_votes_from_the_end_of_their_import_on():
     with connection.cursor() as cursor:
         cursor.execute("SELECT reltuples FROM pg_class WHERE relname = %s", [Judgment._meta.db_table])
         assert cursor.fetchone()[0] >= 500
-
-
-def test_an_arenas_import_is_what_telling_its_votes_makes():
-    votes = arena(2_500)
-    index = {
-        name: n for n, name in enumerate(dict.fromkeys(p for v in votes for p in (v.policy_a, v.policy_b)))
-    }
-    outcomes = {Winner.A: 1.0, Winner.B: 0.0}
-    experiment = made(votes)
-    told = Design(Unstructured(60), **Rules.of(experiment).design())
-    for each in votes:
-        told.tell(index[each.policy_a], index[each.policy_b], outcomes.get(each.winner, 0.5))
-    assert np.array_equal(designs.load(experiment).design.counts, told.counts)
-    assert len(ranking(experiment)) == 60

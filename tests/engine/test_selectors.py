@@ -16,13 +16,11 @@ from engine.models import (
     Judgment,
     Membership,
     Response,
-    Snapshot,
     WorkerPulse,
 )
 from engine.models.append_only import lifted
 from engine.selectors import answers, counts, designs, pairs_ahead, people
 from engine.selectors.queue_health import queue_health
-from engine.selectors.snapshots import race_of
 from engine.services import undos_and_skips
 from engine.services.experiments import pause, stop
 from engine.services.generation import claim_responses
@@ -72,14 +70,6 @@ class TestCounts:
         assert ties.tolist() == [[0.0, 2.0], [2.0, 0.0]]
         assert np.array_equal(wins, counts.wins_matrix(experiment))
 
-    def test_a_judgment_taken_back_does_not_count(self, annotator, admin):
-        experiment = make_experiment(ready=True, annotators=(annotator,))
-        judgment = click(experiment, annotator)
-        void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
-        assert counts.comparison_count(experiment.pk) == 0
-        assert counts.counts_from_judgments(experiment) == {}
-        assert not counts.wins_matrix(experiment).any()
-
     def test_an_experiment_counts_only_its_own(self, annotator):
         experiment, other = (make_experiment(ready=True, annotators=(annotator,)) for _ in range(2))
         click(experiment, annotator)
@@ -114,14 +104,6 @@ class TestDesign:
         assert np.array_equal(design.wins, counts.wins_matrix(experiment))
         assert design.n_comparisons == 4
         assert designs.design_seed(experiment) == [9, experiment.planned_count]
-
-    def test_replaying_every_judgment_gives_the_same_evidence(self, annotator):
-        experiment = make_experiment(ready=True, annotators=(annotator,))
-        click_on(experiment, annotator, 7)
-        stored, replayed = designs.load(experiment).design, designs.replay(experiment).design
-        assert np.array_equal(stored.evidence, replayed.evidence)
-        assert np.array_equal(stored.wins, replayed.wins)
-        assert np.array_equal(stored.peak_evidence, replayed.peak_evidence)
 
 
 class TestBufferTarget:
@@ -289,13 +271,6 @@ class TestPeople:
         assert set(found) == {running, paused}
         assert draft not in found
 
-    def test_a_role_other_than_annotator_does_not_label(self):
-        experiment = make_experiment()
-        for role in ("viewer", "editor", "owner"):
-            user = make_user()
-            add_member(experiment, user, role)
-            assert not Experiment.objects.judged_by(user).exists()
-
     def test_everybody_sees_how_much_they_judged_themselves(self, annotator):
         other = make_user()
         experiment = make_experiment(ready=True, annotators=(annotator, other))
@@ -311,17 +286,6 @@ class TestPeople:
         assert own_count(annotator) == 2
         assert own_count(other) == 1
 
-    @pytest.mark.parametrize(
-        ("role", "watches", "runs"),
-        [("annotator", 0, 0), ("viewer", 1, 0), ("editor", 1, 1), ("owner", 1, 1)],
-    )
-    def test_who_may_watch_and_who_may_run(self, role, watches, runs):
-        user = make_user()
-        add_member(make_experiment(), user, role)
-        make_experiment()
-        assert Experiment.objects.watched_by(user).count() == watches
-        assert Experiment.objects.run_by(user).count() == runs
-
     def test_an_experiment_is_found_to_label_by_those_who_judge_it(self, annotator, admin):
         draft, *others = make_experiment(running=False), make_experiment(), make_experiment(judge="rule")
         users = [make_user(), annotator, admin]
@@ -333,17 +297,6 @@ class TestPeople:
         for user in users:
             judged = set(Experiment.objects.judged_by(user))
             assert {each for each in (draft, *others) if people.experiment_to_label(user, each.pk)} == judged
-
-    def test_two_roles_are_one_experiment_and_a_superuser_sees_all(self, admin):
-        user = make_user()
-        experiment = make_experiment()
-        for role in ("viewer", "editor", "owner"):
-            add_member(experiment, user, role)
-        make_experiment()
-        assert list(Experiment.objects.watched_by(user)) == [experiment]
-        assert list(Experiment.objects.run_by(user)) == [experiment]
-        assert Experiment.objects.watched_by(admin).count() == 2
-        assert Experiment.objects.run_by(admin).count() == 2
 
     def test_today_starts_at_midnight_and_leaves_out_what_was_taken_back(self, annotator, admin):
         experiment = make_experiment(ready=True, annotators=(annotator,))
@@ -413,30 +366,3 @@ class TestQueueHealth:
         assert not queue_health(experiment).control_alive
         WorkerPulse.objects.create(queue="control", worker="b")
         assert queue_health(experiment).control_alive
-
-
-class TestRace:
-    def snapshots(self, n: int):
-        experiment = make_experiment(running=False)
-        Snapshot.objects.bulk_create(
-            Snapshot(
-                experiment=experiment,
-                comparisons=k,
-                evidence=[0.0] * 3,
-                peak_evidence=[0.0] * 3,
-                threshold=3.0,
-            )
-            for k in range(n)
-        )
-        return experiment
-
-    def test_a_short_race_is_told_in_full_and_in_order(self):
-        race = race_of(self.snapshots(7))
-        assert [snapshot.comparisons for snapshot in race] == list(range(7))
-
-    def test_a_long_one_is_thinned_evenly_and_keeps_its_first_and_last_point(self):
-        race = [snapshot.comparisons for snapshot in race_of(self.snapshots(101), most=11)]
-        assert race == list(range(0, 101, 10))
-
-    def test_one_without_a_start_is_empty(self):
-        assert race_of(make_experiment(running=False)) == []

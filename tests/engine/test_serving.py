@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from engine.domain.errors import SpecError
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.models import Experiment, Response, WorkerPulse
 from engine.selectors import offered_models
@@ -16,7 +15,7 @@ from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.generation import claim_responses
 from engine.services.planning import advance
-from tests.factories import make_experiment, make_spec
+from tests.factories import make_experiment
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
@@ -86,21 +85,6 @@ class TestOffer:
     def test_a_pulse_carries_it_there_and_back(self, offer):
         pulse("w", offer)
         assert offered_models.live_offers() == {"w": offer}
-
-
-class TestSettings:
-    def test_they_are_stored_with_the_experiment(self):
-        experiment = create_experiment(spec=make_spec(backend="vllm", model="llama"))
-        experiment.refresh_from_db()
-        assert (experiment.backend, experiment.model) == ("vllm", "llama")
-
-    def test_a_backend_that_there_is_not_is_refused(self):
-        with pytest.raises(SpecError, match="backend"):
-            create_experiment(spec=make_spec(backend="telepathy"))
-
-    def test_a_name_that_is_too_long_is_refused(self):
-        with pytest.raises(SpecError, match="model"):
-            create_experiment(spec=make_spec(model="m" * 201))
 
 
 class TestClaims:

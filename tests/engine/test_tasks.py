@@ -22,7 +22,7 @@ from kombu.utils import symbol_by_name
 
 from engine import tasks
 from engine.generation.base import BackendError
-from engine.models import Assignment, Comparison, Experiment, Response, User, WorkerPulse
+from engine.models import Assignment, Experiment, Response, User, WorkerPulse
 from engine.selectors import counts
 from engine.selectors.snapshots import latest_snapshot
 from engine.services import evidence, planning
@@ -140,14 +140,6 @@ def wake_with_broker(url: str, tmp_path: Path) -> subprocess.CompletedProcess[st
 
 
 class TestRealBrokers:
-    def test_a_redis_that_refuses_connections_is_no_error(self, tmp_path):
-        with socket.socket() as closed:
-            closed.bind(("127.0.0.1", 0))
-            port = closed.getsockname()[1]
-            done = wake_with_broker(f"redis://127.0.0.1:{port}/0", tmp_path)
-        assert (done.returncode, done.stdout) == (0, "went on\n")
-        assert "The broker is away" in done.stderr
-
     def test_a_redis_that_hangs_up_is_asked_once_so_that_no_click_waits_for_it(self, tmp_path):
         calls = []
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -168,32 +160,8 @@ class TestRealBrokers:
         assert "The broker is away" in done.stderr
         assert calls == [1]
 
-    def test_the_file_broker_takes_the_message(self, tmp_path):
-        done = wake_with_broker("filesystem://localhost", tmp_path)
-        assert (done.returncode, done.stdout) == (0, "went on\n")
-        [message] = (tmp_path / "broker" / "messages").iterdir()
-        assert tasks.advance.name in message.read_text()
-
 
 class TestRouting:
-    def test_what_takes_long_goes_to_queues_of_its_own(self):
-        queues = {
-            task.name: app.amqp.router.route({}, task.name)["queue"].name
-            for task in (tasks.advance, tasks.generate, tasks.judge, tasks.sweep, tasks.analyse)
-        }
-        assert queues == {
-            "engine.tasks.advance": "control",
-            "engine.tasks.generate": "generation",
-            "engine.tasks.judge": "control",
-            "engine.tasks.sweep": "control",
-            "engine.tasks.analyse": "analysis",
-        }
-
-    def test_the_sweep_comes_round_by_itself(self):
-        entry = app.conf.beat_schedule["sweep"]
-        assert entry["task"] == tasks.sweep.name
-        assert entry["schedule"] == django_settings.SWEEP_SECONDS
-
     def test_beat_keeps_no_file_that_a_kill_could_tear(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         scheduler = symbol_by_name(app.conf.beat_scheduler)(app=app, schedule_filename="beat-schedule")
@@ -490,18 +458,6 @@ class TestWholeRuns:
         app.conf.update(task_always_eager=True, task_eager_propagates=True)
         yield
         app.conf.update(task_always_eager=False, task_eager_propagates=False)
-
-    def test_a_rule_judged_experiment_runs_to_its_end_from_one_message(
-        self, django_capture_on_commit_callbacks
-    ):
-        experiment = make_experiment(planned=False, judge="rule", budget=1000)
-        with django_capture_on_commit_callbacks(execute=True):
-            tasks.wake(tasks.advance, experiment.pk)
-        experiment.refresh_from_db()
-        assert (experiment.state, experiment.conclusion) == ("concluded", "certified")
-        assert experiment.winner.index == 2
-        assert not Comparison.objects.filter(state__in=Comparison.PENDING).exists()
-        assert not Response.objects.filter(state__in=["waiting", "generating"]).exists()
 
     def test_with_every_message_lost_the_sweep_alone_brings_it_to_its_end(
         self, django_capture_on_commit_callbacks

@@ -11,7 +11,7 @@ from engine.domain.errors import TokenError
 from engine.models import AuditEntry, Token, User
 from engine.services import people
 from engine.services.drafts import delete_experiment
-from engine.services.tokens import make_token, revoke_token, token_of
+from engine.services.tokens import make_token, token_of
 from engine.tasks import note_token_use
 from tests.accounts import let_create
 from tests.concurrency import blocked
@@ -47,14 +47,6 @@ def test_an_expired_one_is_useless(annotator):
     assert token_of(secret=secret) is None
 
 
-def test_a_revoked_one_is_useless_and_the_log_says_so_once(annotator):
-    token, secret = make_token(user=annotator, name="export", valid_days=1)
-    for _ in range(2):
-        revoke_token(token_id=token.pk, by=annotator)
-    assert token_of(secret=secret) is None
-    assert AuditEntry.objects.filter(action="token_revoked").count() == 1
-
-
 def test_one_of_a_deactivated_account_is_useless():
     user = make_user()
     _, secret = make_token(user=user, name="export", valid_days=1)
@@ -75,10 +67,6 @@ def test_looking_it_up_writes_nothing(annotator, django_assert_num_queries):
 
 
 class TestScopes:
-    def test_the_least_is_the_default(self, annotator):
-        token, _ = make_token(user=annotator, name="export", valid_days=1)
-        assert (token.scopes, token.experiment) == (["read"], None)
-
     @pytest.mark.parametrize("scopes", [[], ["admin"], ["read", "admin"]])
     def test_none_or_an_unknown_one_is_refused(self, scopes, annotator):
         with pytest.raises(TokenError, match="Choose at least one scope"):

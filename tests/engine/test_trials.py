@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.domain.errors import SpecError, WrongStateError
+from engine.domain.errors import SpecError
 from engine.domain.specs import FactorSpec
 from engine.generation.base import Fault, GenerationFailure
 from engine.generation.worker import write_batch
@@ -12,7 +12,6 @@ from engine.services import experiments, generation, retention, trials
 from engine.services.drafts import create_experiment, delete_experiment, replace_draft
 from engine.services.planning import advance
 from tests.backends import ScriptedBackend
-from tests.engine.test_drawing import imported_spec
 from tests.factories import make_experiment, make_spec, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
@@ -104,25 +103,6 @@ def test_tried_responses_end_with_the_draft_as_it_was(way, draft, by):
     assert not Response.objects.filter(pk__in=before).exists()
     # The row outlives them, for the allowance.
     assert Trial.objects.count() == (2 if way == "again" else 1)
-
-
-@pytest.mark.parametrize(
-    ("positions", "message"),
-    [
-        ([], "0 tasks are chosen. Choose 1 to 3."),
-        ([0, 1, 2, 3], "4 tasks are chosen."),
-        ([0, 9], "There is no task 10. The draft has tasks 1 to 5."),
-    ],
-)
-def test_other_tasks_are_refused(positions, message, draft, by):
-    with pytest.raises(SpecError, match=message):
-        trials.start_trial(experiment_id=draft.pk, positions=positions, by=by)
-
-
-def test_only_a_draft_whose_responses_are_to_be_written_is_tried(by):
-    for experiment in (make_experiment(planned=False), create_experiment(spec=imported_spec())):
-        with pytest.raises(WrongStateError):
-            trials.start_trial(experiment_id=experiment.pk, positions=[0], by=by)
 
 
 def test_a_person_and_an_experiment_have_an_allowance_a_day(draft, by, settings):

@@ -159,19 +159,6 @@ class TestFailures:
         assert set(Response.objects.exclude(pk=bad).values_list("state", flat=True)) == {"done"}
         assert experiment.comparisons.filter(state="discarded").count() == 1
 
-    def test_a_request_that_may_be_retried_waits_anew_and_is_written_next_time(self):
-        make_experiment()
-        bad = Response.objects.first().pk
-        write_batch(
-            worker="w",
-            backend=ScriptedBackend(
-                lambda request: GenerationFailure(request.key, "busy") if request.key == bad else "fine"
-            ),
-        )
-        assert Response.objects.get(pk=bad).state == "waiting"
-        write_responses()
-        assert Response.objects.get(pk=bad).state == "done"
-
     def test_when_a_batch_breaks_what_it_did_not_finish_waits_anew_and_has_spent_an_attempt(self):
         make_experiment()
         n = Response.objects.count()
@@ -179,12 +166,6 @@ class TestFailures:
         assert set(Response.objects.values_list("state", "claim", "attempts", "failure_reason")) == {
             ("waiting", None, 1, "KeyError: 'logits'")
         }
-
-    def test_a_batch_that_breaks_every_time_ends_with_its_comparisons_discarded(self):
-        experiment = make_experiment()
-        assert write_responses(BreakingBackend(BUG)) == {experiment.pk}
-        assert set(Response.objects.values_list("state", flat=True)) == {"failed"}
-        assert set(experiment.comparisons.values_list("state", flat=True)) == {"discarded"}
 
     def test_a_backend_that_is_out_of_order_is_said_so_and_costs_no_attempt(self):
         make_experiment()

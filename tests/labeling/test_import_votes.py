@@ -24,7 +24,6 @@ from labeling.dashboard.explanations import explain
 from labeling.dashboard.status import status_of
 from tests.commands import run
 from tests.factories import add_member, make_experiment, make_user
-from tests.labeling.exported import export, from_a_pool
 from tests.markup import text_of
 from tests.tables import imported as imported_page
 
@@ -88,12 +87,6 @@ def test_the_command_says_what_is_wrong_and_where(tmp_path):
     with pytest.raises(CommandError, match="Pause it first"):
         run("import_votes", file_of(tmp_path), "--experiment", running.name)
     assert Experiment.objects.count() == 1
-
-
-def test_warnings_are_shown(tmp_path):
-    assert "Warning: 1 vote equal to an earlier one" in run(
-        "import_votes", file_of(tmp_path, [VOTES[0], VOTES[0]]), "--experiment", "Past"
-    )
 
 
 # ---------------------------------------------------------------- pages
@@ -212,19 +205,6 @@ def test_the_page_adds_to_an_experiment_that_the_person_runs(client):
     upload(client, jsonl(VOTES))
     upload(client, jsonl(OTHERS))
     assert Experiment.objects.get().past_votes == 140
-
-
-def test_of_a_file_that_has_grown_only_the_new_votes_are_imported(tmp_path):
-    imported(tmp_path, VOTES[:110])
-    file = file_of(tmp_path)
-    with pytest.raises(CommandError, match=r"110 of the 120 votes .*--only-new on the command line"):
-        run("import_votes", file, "--experiment", "Past")
-    said = run("import_votes", file, "--experiment", "Past", "--only-new")
-    assert "110 votes left out that counted already." in said
-    assert "10 votes imported." in said
-    with pytest.raises(CommandError, match="All 120 votes count in this experiment already"):
-        run("import_votes", file, "--experiment", "Past", "--only-new")
-    assert Experiment.objects.get().past_votes == 120
 
 
 def test_rows_that_cannot_be_read_are_listed_and_left_out_only_on_request(tmp_path):
@@ -413,14 +393,3 @@ def test_a_text_that_is_not_there_is_nobodys_training_data(tmp_path):
     [row] = map(json.loads, (tmp_path / "dpo.jsonl").read_text().splitlines())
     assert (row["chosen"], row["rejected"]) == ("Red", "Green")
     assert Judgment.objects.count() == 2
-
-
-def test_our_own_export_adds_nothing_to_its_experiment(annotator, tmp_path):
-    """People have other names in it, and some ties nobody saw."""
-    experiment = from_a_pool(annotator)
-    Experiment.objects.filter(pk=experiment.pk).update(state="paused", overlap=1)
-    n_judged = Judgment.objects.count()
-    for kind in ("jsonl", "csv"):
-        with pytest.raises(CommandError, match=rf"All {n_judged} votes count in this experiment already"):
-            run("import_votes", export(experiment, tmp_path, kind=kind), "--experiment", experiment.name)
-    assert Judgment.objects.count() == n_judged

@@ -82,12 +82,6 @@ def test_without_mail_webhooks_are_tested_all_the_same(no_mail, experiment, edit
     assert Notification.objects.get().event == "test"
 
 
-def test_a_subscription_that_was_removed_is_gone(experiment, editor, client_for):
-    subscription = subscribed(experiment)
-    client_for(editor).post(reverse("unsubscribe", args=[experiment.pk, subscription.pk]))
-    assert not Subscription.objects.exists()
-
-
 def test_no_page_shows_the_url_of_a_webhook_again(experiment, editor, viewer, client_for):
     """A Slack URL lets anybody post who knows it, so pages show only its host."""
     client = client_for(editor)

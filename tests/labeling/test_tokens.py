@@ -7,7 +7,7 @@ from django.urls import reverse
 
 from engine.models import Token
 from engine.services.tokens import make_token, token_of
-from tests.factories import make_experiment, make_user
+from tests.factories import make_user
 from tests.markup import Markup, words
 
 pytestmark = pytest.mark.django_db
@@ -44,13 +44,6 @@ def test_scopes_and_experiment_are_chosen_and_listed(experiment, annotator, clie
     token = Token.objects.get()
     assert (token.scopes, token.experiment) == (["read", "annotate"], experiment)
     assert f"May: read, annotate; only in {experiment.name}" in page
-
-
-def test_experiments_of_others_are_not_offered(experiment, annotator, client_for):
-    other = make_experiment(name="Elsewhere")
-    client = client_for(annotator)
-    assert "Elsewhere" not in words(client.get(reverse("tokens")))
-    assert client.post(reverse("tokens"), FORM | {"experiment": other.pk}).status_code == 400
 
 
 @pytest.mark.parametrize(
