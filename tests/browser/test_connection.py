@@ -393,18 +393,6 @@ def test_on_a_slow_network_that_loses_every_third_request_nothing_is_lost(
     problems.clear()
 
 
-def test_the_server_is_down_for_a_moment(page: Page, problems, experiment, people):
-    open_pair(page, experiment, people[0])
-    page.route("**/judge/", lambda route: route.fulfill(status=502, body="Bad gateway"))
-    press(page, "1")
-    expect(page.get_by_role("alert")).to_contain_text("Not saved yet")
-    page.unroute("**/judge/")
-    saved(page, 1)
-    assert_counted_once(experiment, 1)
-    assert all("502" in problem for problem in problems)
-    problems.clear()
-
-
 def test_double_clicks_and_hasty_keys_are_one_answer_each_and_the_page_says_so(
     page: Page, experiment, people
 ):
@@ -554,23 +542,6 @@ def test_an_undo_of_an_answer_that_was_never_sent_says_so(page: Page, experiment
     held_up[0].continue_()
     expect(page.locator("#today")).to_have_text("1")
     assert_counted_once(experiment, 1)
-
-
-def test_an_undo_that_did_not_arrive_says_so(page: Page, problems, experiment, people):
-    open_pair(page, experiment, people[0])
-    press(page, "1")
-    saved(page, 1)
-    page.route("**/undo/", lambda route: route.abort())
-    press(page, "u")
-    expect(page.get_by_role("alert")).to_have_text(NO_REPLY)
-    expect(page.locator("#said")).to_be_empty()
-    page.unroute("**/undo/")
-    press(page, "u")
-    expect(page.locator("#today")).to_have_text("0")
-    expect(page.get_by_role("alert")).to_be_hidden()
-    assert not Judgment.objects.filter(standing=True).exists()
-    assert all("ERR_FAILED" in problem for problem in problems)
-    problems.clear()
 
 
 def test_an_undo_whose_reply_is_lost_and_that_is_pressed_again_takes_back_one_answer(

@@ -231,14 +231,6 @@ class TestFormats:
         assert rows[-1]["restores"] == rows[0]["judgment_id"]
         assert {row["restores"] for row in rows[:-1]} == {None}
 
-    def test_a_tie_chose_nobody(self, rich, admin, client_for):
-        rows = json_rows(content(get(client_for(admin), "judgments_jsonl", rich)))
-        ties = [row for row in rows if row["choice"] == "tie"]
-        assert ties
-        assert {(row["chosen_policy"], row["chosen_response"], row["outcome"]) for row in ties} == {
-            ("", "", 0.5)
-        }
-
     def test_the_propensity_is_there_where_the_sampler_draws(self, rich, admin, client_for):
         rows = json_rows(content(get(client_for(admin), "judgments_jsonl", rich)))
         assert {row["propensity"] for row in rows} == {1 / 3}
