@@ -121,11 +121,11 @@ def planned_in(improvement: Improvement) -> QuerySet[Comparison]:
     return Comparison.objects.filter(experiment=improvement.experiment_id, plan__improvement=improvement.pk)
 
 
-def verdict_of(improvement: Improvement, race: Race) -> dict[str, Any]:
-    """The verdict of a race, as the improvement stores it."""
+def verdict_of(improvement: Improvement, race: Race, *, ends: bool = False) -> dict[str, Any]:
+    """The verdict of a race, as the improvement stores it; where it ``ends`` now, as at its end."""
     verdict = asdict(race.verdict)
     # A race that is stopped, or whose last pairs nobody answers, says what it would say at its end.
-    if improvement.state != Improvement.State.OPEN and verdict["kind"] == "open":
+    if ends and verdict["kind"] == "open":
         better = verdict["policy"] != improvement.original.index
         verdict["kind"] = "leads" if better else "nothing_better"
     return verdict

@@ -26,6 +26,7 @@ from engine.models import (
     Proposal,
     ShowingEvent,
     Subscription,
+    Task,
     User,
     Writing,
     clock,
@@ -145,15 +146,12 @@ def go_on_improving(*, improvement_id: int, clicks: int, by: User | None = None)
     Raises
     ------
     WrongStateError
-        It runs, another one began after it, or what it compares is gone.
+        It cannot; see `why_not_go_on`.
     """
     improvement = _locked(improvement_id)
     experiment = improvement.experiment
-    parent_of(experiment)
-    if improvement != selectors.newest_improvement(experiment) or improvement.state == Improvement.State.OPEN:
-        raise WrongStateError("An improvement goes on once it has ended, unless another one began.")
-    if improvement.champion.retired_at or improvement.original.retired_at:
-        raise WrongStateError("Its champion or its original has retired. Start another improvement.")
+    if reason := why_not_go_on(improvement):
+        raise WrongStateError(reason)
     end = improvement.ended_at
     improvement.was_running, last = _run(experiment)
     improvement.state, improvement.phase = Improvement.State.OPEN, Improvement.Phase.EXPLORE
@@ -161,14 +159,7 @@ def go_on_improving(*, improvement_id: int, clicks: int, by: User | None = None)
     improvement.exhausted = False
     improvement.save()
     race = selectors.race_of(improvement)
-    others = experiment.tasks.exclude(pk__in=improvement.open_tasks)
-    gone = others.filter(left_at__gte=end).exclude(joined_at__gte=end)
-    if race.counts_on and gone.exists():
-        raise WrongStateError(
-            "A task that judged was left out, and what was counted for the champion is about that one too. "
-            "Start another improvement."
-        )
-    joined = others.filter(left_at=None, joined_at__gte=end)
+    joined = _judging(improvement).filter(left_at=None, joined_at__gte=end)
     divide(improvement, list(joined), all_open=race.counts_on)
     more = clicks - (race.clicks - race.used)
     improvement.turns.append([last, more])
@@ -178,6 +169,34 @@ def go_on_improving(*, improvement_id: int, clicks: int, by: User | None = None)
     details = {"clicks": clicks, "champion": policy_names(experiment)[improvement.champion.index].name}
     _log(improvement, AuditEntry.Action.GO_ON, by, details)
     return improvement
+
+
+def why_not_go_on(improvement: Improvement) -> str:
+    """The reason why an improvement cannot go on; empty if it can."""
+    experiment, end = improvement.experiment, improvement.ended_at
+    if improvement.state == Improvement.State.OPEN:
+        return "This improvement runs."
+    try:
+        parent_of(experiment)
+    except WrongStateError as wrong:
+        return str(wrong)
+    if improvement != selectors.newest_improvement(experiment):
+        return "Another improvement began after this one."
+    for role, policy in (("champion", improvement.champion), ("original", improvement.original)):
+        if policy.retired_at:
+            return f"Its {role} has retired. Start another improvement."
+    gone = _judging(improvement).filter(left_at__gte=end).exclude(joined_at__gte=end)
+    if gone.exists() and selectors.race_of(improvement).counts_on:
+        return (
+            "A task that judged was left out, and what was counted for the champion is about that one too. "
+            "Start another improvement."
+        )
+    return ""
+
+
+def _judging(improvement: Improvement) -> QuerySet[Task]:
+    """The tasks that are not open to its writer, also those that were left out."""
+    return improvement.experiment.tasks.exclude(pk__in=improvement.open_tasks)
 
 
 def _run(experiment: Experiment) -> tuple[bool, int]:
@@ -701,7 +720,7 @@ def _end(improvement: Improvement, race: Race, state: str, by: User | None) -> N
     )
     last = ShowingEvent.objects.filter(experiment=experiment).order_by("-pk")
     improvement.last_row = last.values_list("pk", flat=True).first() or 0
-    improvement.verdict = selectors.verdict_of(improvement, race)
+    improvement.verdict = selectors.verdict_of(improvement, race, ends=True)
     improvement.save()
     if not improvement.was_running:
         experiment.state = Experiment.State.PAUSED

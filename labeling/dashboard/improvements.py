@@ -14,13 +14,15 @@ from engine.selectors.improvements import (
     TEXTS,
     names_of,
     newest_improvement,
+    race_of,
     sentence_of,
     tasks_left,
+    verdict_of,
     waiting_in,
 )
 from engine.services.policies import policies_may_change
 from engine.writing.registry import PREPARED
-from labeling.forms.improvements import writer_shown
+from labeling.forms.improvements import ProposalForm, writer_shown
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,12 @@ class Person:
 
 @dataclass(frozen=True)
 class Waiting:
-    """A proposal that waits for an OK."""
+    """A proposal that waits for an OK. ``returned``: what somebody made of it that cannot join."""
 
     proposal: Proposal
     parent: str
     parent_text: str
+    returned: ProposalForm | None = None
 
     @property
     def length(self) -> int:
@@ -83,6 +86,20 @@ def page_of(improvement: Improvement) -> dict[str, Any]:
         "tree": _tree(improvement, proposals, texts, names),
         "n_proposals": len(proposals),
         "writings": list(improvement.writings.order_by("-pk").prefetch_related("proposals")[:20]),
+    }
+
+
+def stopping(improvement: Improvement) -> dict[str, Any]:
+    """What ending an open improvement now means."""
+    experiment = improvement.experiment
+    improvement.verdict = verdict_of(improvement, race_of(improvement), ends=True)
+    return {
+        "experiment": experiment,
+        "improvement": improvement,
+        "sentence": sentence_of(improvement),
+        "champion": names_of(experiment)[improvement.champion.index],
+        "is_original": improvement.champion_id == improvement.original_id,
+        "runs_on": improvement.was_running and experiment.state == Experiment.State.RUNNING,
     }
 
 

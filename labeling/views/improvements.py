@@ -1,10 +1,12 @@
 """The page on which a writer's proposals are looked at, accepted and refused, and what came of them."""
 
+from dataclasses import replace
 from typing import Any
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import SpecError, WrongStateError
@@ -19,12 +21,18 @@ from engine.selectors.policies import policy_names
 from engine.selectors.task_changes import tasks_present
 from engine.services import improvements
 from engine.services.connection_loans import lend_chosen
-from engine.services.policies import parent_of, policies_may_change
+from engine.services.policies import parent_of
 from engine.tasks import wake_planner
 from engine.writing.registry import PREPARED
 from labeling import access
 from labeling.dashboard import figures
-from labeling.dashboard.improvements import factors_to_change, improvements_of, may_improve, page_of
+from labeling.dashboard.improvements import (
+    factors_to_change,
+    improvements_of,
+    may_improve,
+    page_of,
+    stopping,
+)
 from labeling.forms.improvements import GoOnForm, ImproveForm, ProposalForm
 from labeling.requests import AuthenticatedRequest, read_or_write
 
@@ -48,16 +56,21 @@ def live(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     experiment = access.to_watch(request, experiment_id)
     found = improvements_of(experiment)
     if not found or found[0].state != Improvement.State.OPEN:
-        return HttpResponse(headers={"HX-Refresh": "true"})
+        # Not a renewal: the page may be the answer to a form.
+        return HttpResponse(headers={"HX-Redirect": reverse("improve", args=[experiment.pk])})
     return render(request, "improvements/_live.html", _shown(request, experiment, found))
 
 
 @require_POST
 def stop(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """End the open improvement; with ``certify``, have its champion meet the original first."""
+    """Say what ending the open improvement means; ``confirmed`` ends it. With ``certify``, have its champion
+    meet the original first.
+    """
     experiment = access.to_run(request, experiment_id)
     end = improvements.fix_champion if "certify" in request.POST else improvements.stop_improvement
     if (found := open_improvement(experiment)) is not None:
+        if not request.POST.keys() & {"certify", "confirmed"}:
+            return render(request, "improvements/stop.html", stopping(found))
         try:
             end(improvement_id=found.pk, by=request.user)
         except WrongStateError as wrong:
@@ -68,7 +81,7 @@ def stop(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 
 @require_POST
 def settle(request: AuthenticatedRequest, experiment_id: int, number: int) -> HttpResponse:
-    """Accept or refuse a proposal."""
+    """Accept or refuse a proposal. A text that cannot join comes back to its box, with the reason."""
     experiment = access.to_run(request, experiment_id)
     form = ProposalForm(request.POST)
     if not form.is_valid():
@@ -85,7 +98,14 @@ def settle(request: AuthenticatedRequest, experiment_id: int, number: int) -> Ht
             improvements.refuse_proposal(**data, reason=form.cleaned_data["reason"])
             told = "" if proposal.improvement.writer == PREPARED else " The writer is told so."
             messages.success(request, f"Proposal {number} is refused.{told}")
-    except (SpecError, WrongStateError) as error:
+    except SpecError as error:
+        form.add_error("text", str(error))
+        context = _shown(request, experiment, improvements_of(experiment))
+        context["waiting"] = [
+            replace(each, returned=form) if each.proposal == proposal else each for each in context["waiting"]
+        ]
+        return render(request, "improvements/improvement.html", context, status=400)
+    except WrongStateError as error:
         messages.error(request, f"Proposal {number}: {error}")
     wake_planner(experiment.pk)
     return redirect("improve", experiment_id=experiment.pk)
@@ -161,9 +181,7 @@ def _shown(request: AuthenticatedRequest, experiment: Experiment, found: list[Im
         "badge": figures.badge_of(experiment),
         "awaited": figures.troubles_of(experiment) if newest.state == Improvement.State.OPEN else [],
         "may_run": access.may_run(request, experiment),
-        "may_go_on": policies_may_change(experiment)
-        and newest.champion.retired_at is None
-        and newest.original.retired_at is None,
+        "why_not_go_on": improvements.why_not_go_on(newest),
         "may_judge": access.may_begin_to_judge(request, experiment)
         or access.judged(request, experiment.pk) is not None,
         "earlier": [(each, sentence_of(each)) for each in earlier],

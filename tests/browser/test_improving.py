@@ -65,10 +65,17 @@ def test_from_the_button_to_the_verdict(page: Page, transactional_db: None):
     expect(page.get_by_role("heading", name="1 proposal waits for your OK")).to_be_visible()
     second = page.get_by_role("article", name="Proposal 2")
     second.get_by_text("Edit the text").click()
+    text = second.get_by_label("Text", exact=True)
+    text.fill("You are a formal clerk!")
+    page.get_by_role("button", name="Accept proposal 2").click()
     second.get_by_label("Reason of a refusal").fill("Too short for us.")
-    # What somebody types survives the page's own renewal.
+    # What somebody types, and why it cannot be, survive the page's own renewal.
     with page.expect_response("**/improve/live/"):
         pass
+    expect(text).to_have_value("You are a formal clerk!")
+    expect(text).to_have_accessible_description("The text is a copy of its parent, or nearly.")
+    expect(text).to_be_in_viewport()
+    seen_well(page, "returned")
     expect(second.get_by_label("Reason of a refusal")).to_have_value("Too short for us.")
     page.get_by_role("button", name="Refuse proposal 2").click()
     expect(page.get_by_role("heading", name="wait")).to_have_count(0)
@@ -81,6 +88,9 @@ def test_from_the_button_to_the_verdict(page: Page, transactional_db: None):
             break
         if turn == 60:
             seen_well(page, "race")
+            page.get_by_role("button", name="Stop improving").click()
+            seen_well(page, "stop")
+            page.get_by_role("link", name="Leave as it is").click()
         for each in improvement.proposals.filter(state=Proposal.State.PROPOSED):
             accept_proposal(proposal_id=each.pk, by=editor)
         if not judge(experiment, people[turn % 2], rng):

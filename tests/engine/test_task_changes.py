@@ -20,6 +20,7 @@ from engine.services.improvements import (
     go_on_improving,
     note_writer_failure,
     stop_improvement,
+    why_not_go_on,
 )
 from engine.services.planning import advance
 from engine.services.policies import add_policies
@@ -259,6 +260,8 @@ class TestInAnImprovement:
         judging = set(tasks_for(improvement, "certify"))
         stop_improvement(improvement_id=improvement.pk)
         first = {task.pk for task in add_tasks(experiment_id=experiment.pk, tasks=MORE)}
+        improvement.refresh_from_db()
+        assert why_not_go_on(improvement) == ""
         go_on_improving(improvement_id=improvement.pk, clicks=40)
         second = {task.pk for task in add_tasks(experiment_id=experiment.pk, tasks=MORE)}
         improvement.refresh_from_db()
@@ -269,6 +272,8 @@ class TestInAnImprovement:
             leave_out_task(experiment_id=experiment.pk, position=position, reason="Wrong.")
         stop_improvement(improvement_id=improvement.pk)
         leave_out_task(experiment_id=experiment.pk, position=position, reason="Wrong.")
+        improvement.refresh_from_db()
+        assert "left out" in why_not_go_on(improvement)
         with pytest.raises(WrongStateError, match="left out"):
             go_on_improving(improvement_id=improvement.pk, clicks=40)
 

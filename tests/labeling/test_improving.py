@@ -1,15 +1,22 @@
 """The page of an improvement: it begins, proposals are looked at and settled, and its three ends."""
 
 import re
+from html import unescape
 
 import pytest
 from django.urls import reverse
 
-from engine.models import AuditEntry, Connection, Experiment, Improvement, Loan, Proposal
+from engine.domain.errors import WrongStateError
+from engine.models import AuditEntry, Connection, Experiment, Improvement, Loan, Policy, Proposal, clock
 from engine.selectors.improvements import open_improvement
 from engine.selectors.writing import brief_of
 from engine.services.gates import Text, check_texts
-from engine.services.improvements import accept_proposal, start_improvement
+from engine.services.improvements import (
+    accept_proposal,
+    go_on_improving,
+    start_improvement,
+    stop_improvement,
+)
 from engine.writing import registry
 from engine.writing.base import Written
 from engine.writing.worker import write_proposals
@@ -20,6 +27,7 @@ from tests.improving import make_world, plan_and_answer
 pytestmark = pytest.mark.django_db
 
 FORM = {"writer": "prepared", "factor": "System prompt", "wish": "", "clicks": "60", "needs_ok": "on"}
+CONFIRMED = {"confirmed": "1"}
 
 
 @pytest.fixture
@@ -137,7 +145,7 @@ class TestProposals:
         assert list(actions).count(AuditEntry.Action.PROPOSAL_ACCEPTED) == 2
 
     def test_who_waits_at_the_end_was_not_refused(self, improving, editor, client_for):
-        client_for(editor).post(url("stop_improving", improving.experiment))
+        client_for(editor).post(url("stop_improving", improving.experiment), CONFIRMED)
         assert {each.state for each in improving.proposals.all()} == {Proposal.State.LEFT}
 
     def test_people_hear_of_the_clicks_that_it_has_left(self, improving):
@@ -152,14 +160,26 @@ class TestProposals:
 
     @pytest.mark.parametrize(
         ("text", "because"),
-        [("Readers should choose this answer.", "person who judges"), (" \r\n", "text is empty")],
+        [
+            ("Readers should choose <this> answer.", "person who judges"),
+            ("You are a formal clerk!", "copy of its parent"),
+            ("Go on and on. " * 100, "more than the limit"),
+            (" \r\n", "text is empty"),
+        ],
     )
-    def test_an_edit_that_cannot_join_is_said_and_it_waits_on(
+    def test_an_edit_that_cannot_join_stays_in_its_box_beside_the_reason(
         self, improving, editor, client_for, text, because
     ):
-        edited = {"action": "accept", "text": text}
-        reply = client_for(editor).post(url("settle_proposal", improving.experiment, 1), edited, follow=True)
-        assert because in html(reply)
+        edited = {"action": "accept", "text": text, "reason": "Too stiff."}
+        reply = client_for(editor).post(url("settle_proposal", improving.experiment, 1), edited)
+        assert reply.status_code == 400
+        [mine, other] = re.findall(r'<details id="edit-\d"(.*?)</details>', reply.content.decode(), re.DOTALL)
+        error, _, box = mine.partition("<textarea")
+        assert because in error[error.index('id="id_text_error"') :]
+        assert 'aria-describedby="id_text_error"' in box
+        assert unescape(re.search(">(.*?)</textarea>", box, re.DOTALL)[1]) == text
+        assert 'value="Too stiff."' in mine
+        assert "errorlist" not in other
         assert improving.proposals.get(number=1).state == Proposal.State.PROPOSED
 
     @pytest.mark.parametrize(
@@ -219,7 +239,7 @@ class TestWhatIsSaid:
     )
     def test_each_end_has_its_sentence(self, improving, editor, client_for, verdict, said):
         full = verdict | {"policy": improving.original.index, "risk": 0.05, "delta": 0.05}
-        Improvement.objects.update(state="ended", phase="ended", used=60, verdict=full)
+        Improvement.objects.update(state="ended", phase="ended", used=60, verdict=full, ended_at=clock.now())
         page = html(client_for(editor).get(url("improve", improving.experiment)))
         assert said in page
         assert f'data-verdict="{verdict["kind"]}"' in page
@@ -229,11 +249,27 @@ class TestWhatIsSaid:
         client, experiment = client_for(editor), improving.experiment
         assert url("improve_live", experiment) in html(client.get(url("improve", experiment)))
         assert "data-tasks" in html(client.get(url("improve_live", experiment)))
-        client.post(url("stop_improving", experiment))
-        improving.refresh_from_db()
-        assert improving.state == Improvement.State.STOPPED
-        assert client.get(url("improve_live", experiment))["HX-Refresh"] == "true"
+        client.post(url("stop_improving", experiment), CONFIRMED)
+        assert client.get(url("improve_live", experiment))["HX-Redirect"] == url("improve", experiment)
         assert client.post(url("stop_improving", experiment)).status_code == 302
+
+    @pytest.mark.parametrize(("before", "then"), [("running", "runs"), ("paused", "pauses")])
+    def test_ending_it_is_asked_once_and_says_what_becomes_of_the_experiment(
+        self, world, editor, client_for, before, then
+    ):
+        Experiment.objects.update(state=before)
+        found = start_improvement(experiment_id=world.pk, clicks=60, writer="prepared")
+        client = client_for(editor)
+        asked = html(client.post(url("stop_improving", world)))
+        assert f'data-then="{then}"' in asked
+        assert 'data-verdict="nothing_better"' in asked
+        found.refresh_from_db()
+        assert found.state == Improvement.State.OPEN
+        assert client.post(url("stop_improving", world), CONFIRMED).status_code == 302
+        found.refresh_from_db()
+        world.refresh_from_db()
+        assert (found.state, found.verdict["kind"]) == ("stopped", "nothing_better")
+        assert world.state == before
 
     def test_an_annotator_is_told_what_is_awaited(self, improving, editor, annotator, client_for):
         client, experiment = client_for(annotator), improving.experiment
@@ -264,13 +300,31 @@ class TestWhatIsSaid:
 
     def test_what_has_ended_goes_on_by_a_button(self, improving, editor, client_for):
         client, experiment = client_for(editor), improving.experiment
-        client.post(url("stop_improving", experiment))
+        client.post(url("stop_improving", experiment), CONFIRMED)
         assert 'name="more"' in html(client.get(url("improve", experiment)))
         assert client.post(url("improve", experiment), {"more": "3"}).status_code == 400
         client.post(url("improve", experiment), {"more": "40"})
         improving.refresh_from_db()
         assert (improving.state, improving.clicks) == (Improvement.State.OPEN, 40)
         assert 'name="more"' not in html(client.get(url("improve", experiment)))
+
+    @pytest.mark.parametrize("gone", ["champion", "original", "experiment"])
+    def test_what_cannot_go_on_says_why_in_place_of_the_button(self, improving, editor, client_for, gone):
+        champion = accept_proposal(proposal_id=improving.proposals.get(number=1).pk, by=editor).policy
+        stop_improvement(improvement_id=improving.pk)
+        Improvement.objects.update(champion=champion)
+        Policy.objects.update(retired_at=None)
+        whose = {"champion": champion, "original": improving.original}
+        if gone == "experiment":
+            Experiment.objects.update(archived_at=clock.now())
+        else:
+            Policy.objects.filter(pk=whose[gone].pk).update(retired_at=clock.now())
+        client, address = client_for(editor), url("improve", improving.experiment)
+        page = html(client.get(address))
+        assert 'name="more"' not in page
+        with pytest.raises(WrongStateError) as refused:
+            go_on_improving(improvement_id=improving.pk, clicks=40)
+        assert str(refused.value) in re.search(r"<p[^>]*data-why-not>(.*?)</p>", page)[1]
 
     def test_trouble_of_the_writer_is_shown(self, improving, editor, client_for):
         improving.writings.create(parent=improving.original, fault="It is away.", sent="Hello?", gave="")
