@@ -41,7 +41,7 @@ def seen_well(page: Page, name: str) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
-def test_from_the_button_to_the_verdict(page: Page, transactional_db: None):
+def test_from_the_button_to_the_verdict(page: Page, problems: list[str], transactional_db: None):
     people: list[User] = [make_user("ann"), make_user("bob")]
     editor = make_user("editor")
     experiment = make_world(people, n_tasks=40)
@@ -76,6 +76,8 @@ def test_from_the_button_to_the_verdict(page: Page, transactional_db: None):
     expect(text).to_have_accessible_description("The text is a copy of its parent, or nearly.")
     expect(text).to_be_in_viewport()
     seen_well(page, "returned")
+    # The browser notes that the form was refused.
+    assert "400" in problems.pop()
     expect(second.get_by_label("Reason of a refusal")).to_have_value("Too short for us.")
     page.get_by_role("button", name="Refuse proposal 2").click()
     expect(page.get_by_role("heading", name="wait")).to_have_count(0)
