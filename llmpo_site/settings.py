@@ -531,8 +531,6 @@ CELERY_BEAT_SCHEDULE = {
 GENERATION_BACKEND = env.str(
     "GENERATION_BACKEND", "smollm2", validate=validate.OneOf(["smollm2", "vllm", "remote"])
 )
-# True: this worker writes only for experiments that name its backend. For sites with several backends.
-GENERATION_NAMED_ONLY = env.bool("GENERATION_NAMED_ONLY", False)
 # The most responses that a worker has in hand; its backend takes on what it has room for.
 GENERATION_BATCH_MAX = env.int(
     "GENERATION_BATCH_MAX", 512 if GENERATION_BACKEND == "vllm" else 256, validate=validate.Range(min=1)

@@ -1,6 +1,6 @@
 """Chooses the backend of this worker process."""
 
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from django.conf import settings
@@ -83,16 +83,15 @@ def speed() -> Speed:
 
 def offer() -> Offer:
     """The models that this worker serves, by its settings; nothing is loaded."""
-    served = partial(Offer, settings.GENERATION_BACKEND, named_only=settings.GENERATION_NAMED_ONLY)
     match settings.GENERATION_BACKEND:
         case "smollm2":
             from engine.generation import smollm2
 
-            return served(smollm2.MODEL_NAME)
+            return Offer("smollm2", smollm2.MODEL_NAME)
         case "vllm":
-            return served(settings.GENERATION_MODEL, others=tuple(settings.GENERATION_ADAPTERS))
+            return Offer("vllm", settings.GENERATION_MODEL, tuple(settings.GENERATION_ADAPTERS))
         case _:
-            return served(settings.OPENAI_MODEL)
+            return Offer("remote", settings.OPENAI_MODEL)
 
 
 def details(running: Backend | None = None, *, trouble: str = "") -> dict[str, Any]:

@@ -58,22 +58,15 @@ class Need:
 
 @dataclass(frozen=True)
 class Offer:
-    """The offer of a generation worker: one backend, its default model, and others by name.
-
-    Attributes
-    ----------
-    named_only : bool
-        True of a worker that writes only for experiments that name its backend.
-    """
+    """The offer of a generation worker: one backend, its default model, and others by name."""
 
     backend: str
     model: str
     others: tuple[str, ...] = ()
-    named_only: bool = False
 
     def serves(self, need: Need) -> bool:
         """True if this worker can write a response with these needs."""
-        if need.backend != self.backend and (need.backend or self.named_only):
+        if need.backend not in {"", self.backend}:
             return False
         if self.is_remote:
             return need.models <= need.remote and bool(need.writer or self.model)
@@ -97,7 +90,6 @@ class Offer:
             backend=details["backend"],
             model=details.get("model", ""),
             others=tuple(details.get("others", ())),
-            named_only=details.get("named_only", False),
         )
 
 

@@ -23,7 +23,6 @@ LLAMA = Offer("vllm", "llama", others=("polite",))
 QWEN = Offer("vllm", "qwen")
 REMOTE = Offer("remote", "theirs")
 SMALL = Offer("smollm2", "small")
-NAMED = Offer("smollm2", "small", named_only=True)
 
 
 def compare_models(*names: str, **settings: object) -> Experiment:
@@ -72,10 +71,6 @@ class TestOffer:
             (REMOTE, "", {"theirs"}, False),
             (REMOTE, "vllm", {"theirs"}, False),
             (SMALL, "smollm2", {"large"}, False),
-            (NAMED, "smollm2", set(), True),
-            (NAMED, "smollm2", {"small"}, True),
-            (NAMED, "", set(), False),
-            (NAMED, "", {"small"}, False),
         ],
     )
     def test_a_worker_serves_its_own_backend_and_the_models_that_it_has(self, offer, backend, models, served):

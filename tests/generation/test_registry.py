@@ -81,12 +81,6 @@ def test_vllm_is_offered_more_at_once_unless_told_otherwise(variables, most):
     assert settings_with(**variables)["GENERATION_BATCH_MAX"] == most
 
 
-def test_a_worker_for_named_experiments_says_so(settings):
-    settings.GENERATION_NAMED_ONLY = True
-    assert registry.offer() == Offer("smollm2", "SmolLM2-135M-Instruct", named_only=True)
-    assert Offer.from_details(registry.details()) == registry.offer()
-
-
 def test_details_tell_the_gpus_memory_where_the_backend_can():
     class WithGPU:
         def gpu_memory(self):
