@@ -4,7 +4,6 @@ import pytest
 from allauth.account.models import EmailAddress
 from playwright.sync_api import Page, expect
 
-from engine.models import Token
 from tests.accounts import PASSWORD
 from tests.browser.conftest import log_in, log_in_by_form
 from tests.factories import make_user
@@ -44,22 +43,6 @@ def test_the_second_step_is_turned_on_and_asked_for(page: Page, transactional_db
     page.get_by_role("textbox", name="Code").fill(recovery)
     page.get_by_role("button", name="Log in", exact=True).click()
     page.wait_for_url("**/")
-
-
-def test_a_token_is_made_after_confirming(page: Page, transactional_db, settings):
-    user = make_user("ann")
-    log_in(page, user)
-    settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 0
-    page.goto("/tokens/")
-    page.get_by_label("Name").fill("nightly export")
-    page.get_by_role("button", name="Make a token").click()
-    expect(page.get_by_role("heading", name="Is it you?")).to_be_visible()
-    fits(page)
-    settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 900
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Go on").click()
-    expect(page.get_by_text("Copy it now")).to_be_visible()
-    assert Token.objects.get(user=user).name == "nightly export"
 
 
 def test_the_policy_lets_one_out_to_the_provider_and_back(page: Page, transactional_db, settings, problems):

@@ -3,19 +3,16 @@
 import csv
 import io
 import itertools
-from datetime import timedelta
 
 import pytest
-from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from engine.models import Judgment
-from engine.models.append_only import lifted
 from engine.services.experiments import pause, start, stop
 from tests.backends import ScriptedBackend
-from tests.browser.annotating import open_pair, press, saved, settled, shown_token, write_everything
+from tests.browser.annotating import open_pair, press, saved, settled, write_everything
 from tests.browser.conftest import log_in
-from tests.factories import click, make_experiment, make_user, write_responses
+from tests.factories import make_experiment, make_user, write_responses
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -83,36 +80,6 @@ def test_skip_then_caught_up_then_the_next_pair_comes_by_itself(page: Page, sett
     expect(page.get_by_role("heading", name="The next pair is on its way")).to_be_visible()
     write_everything(experiment)
     expect(page.get_by_role("heading", name="Response A")).to_be_visible()
-
-
-def test_progress_is_a_count_and_the_eleventh_undo_in_a_row_is_refused(page: Page, settings):
-    """On a desktop and on a phone."""
-    settings.BUFFER_MIN = settings.BUFFER_MAX = 40
-    annotator = make_user("ann")
-    experiment = make_experiment(annotators=(annotator, make_user()))
-    write_everything(experiment)
-    for _ in range(26):
-        click(experiment, annotator)
-    with lifted():
-        # As the fixture `noon` has it, an hour ago is today.
-        Judgment.objects.update(created_at=timezone.now() - timedelta(hours=1))
-
-    open_pair(page, experiment, annotator)
-    left = page.locator("#left").inner_text()
-    assert left
-    assert page.locator("progress, [data-confidence]").count() == 0
-    for number in range(10):
-        press(page, "u")
-        expect(page.locator("#today")).to_have_text(str(25 - number))
-        expect(page.locator("#said")).to_have_text("Taken back. Choose again.")
-    shown = shown_token(page)
-    press(page, "u")
-    refusal = "After 5 more answers you can take back another one."
-    expect(page.locator("#said")).to_have_text(refusal)
-    assert shown_token(page) == shown
-    expect(page.locator("#left")).to_have_text(left)
-    press(page, "ArrowLeft")
-    saved(page, 17)
 
 
 def test_the_buttons_keep_their_place_whatever_the_length_of_a_pair(page: Page):

@@ -155,14 +155,6 @@ def test_back_leads_to_the_step_before_with_all_that_was_typed(page, maker):
     expect(page.get_by_label("Name", exact=True)).to_have_value("Typed")
 
 
-def test_back_to_an_address_of_no_step_shows_the_first_one(page: Page, maker):
-    log_in(page, maker)
-    page.goto("/experiments/new/prompts/?step=lost")
-    page.get_by_role("button", name="Next: Tasks").click()
-    page.go_back()
-    expect(page.get_by_role("button", name="Next: Tasks")).to_be_visible()
-
-
 def test_a_press_without_a_connection_is_said(page, maker, problems):
     log_in(page, maker)
     page.goto("/experiments/new/prompts/")

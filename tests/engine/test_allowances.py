@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
-from django.utils.translation import override
 
 from engine.domain import secret_draws
 from engine.domain.errors import AssignmentLostError, WrongStateError
@@ -131,13 +130,6 @@ class TestUndos:
         left = answers.newest_answer(experiment, annotator)
         void_judgment(judgment_id=left.pk, by=admin, reason="A slip.")
         assert JudgmentVoid.objects.count() == UNDOS_IN_A_ROW + 3
-
-    def test_it_is_told_in_german(self, experiment, annotator):
-        answer_on(experiment, annotator, UNDOS_IN_A_ROW + 1)
-        for _ in range(UNDOS_IN_A_ROW):
-            undo(experiment, annotator)
-        with override("de"), pytest.raises(WrongStateError, match="Nach 5 weiteren Urteilen"):
-            undo(experiment, annotator)
 
 
 class TestHeldPairs:

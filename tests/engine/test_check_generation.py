@@ -1,18 +1,15 @@
 """`manage.py check_generation`: which backend runs, and what it writes."""
 
-from dataclasses import replace
 from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
 
-from engine.domain.specs import FactorSpec
 from engine.generation import registry
 from engine.generation.base import BackendError, Finish, GenerationFailure, GenerationResult
 from engine.models import Response
-from engine.services.drafts import create_experiment
 from tests.backends import BreakingBackend, ScriptedBackend, system_of, user_of
-from tests.factories import make_experiment, make_spec
+from tests.factories import make_experiment
 
 pytestmark = pytest.mark.django_db
 
@@ -49,27 +46,6 @@ def test_every_policy_of_an_experiment_writes_once_and_nothing_is_stored(use):
         assert f"response: by quality {k}" in output
     assert {user_of(request) for request in backend.requests} == {"What is 0 + 0?"}
     assert list(Response.objects.values_list("pk", "state")) == before
-
-
-def test_the_levels_of_a_policy_are_named_in_the_order_of_the_factors(use):
-    spec = make_spec(n_policies=2)
-    strategy = FactorSpec("Strategy", "strategy", {"Direct": {}, "Steps": {"instruction": "Think."}})
-    experiment = create_experiment(spec=replace(spec, factors=[*spec.factors, strategy]))
-    use(ScriptedBackend(lambda request: "fine"))
-    names = [line for line in check(experiment.name).splitlines() if line.startswith("---")]
-    assert names == [
-        "--- P1: Prompt 0, Direct",
-        "--- P2: Prompt 0, Steps",
-        "--- P3: Prompt 1, Direct",
-        "--- P4: Prompt 1, Steps",
-    ]
-
-
-def test_another_task_may_be_asked(use):
-    backend = ScriptedBackend(lambda request: "fine")
-    use(backend)
-    check(make_experiment().pk, "--task", "How are you?")
-    assert {user_of(request) for request in backend.requests} == {"How are you?"}
 
 
 def test_a_connection_may_be_asked_by_name(use):

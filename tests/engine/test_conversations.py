@@ -85,14 +85,6 @@ def test_conversations_in_files_of_tasks(text):
     assert read_tasks(write_tasks([TALK, TaskSpec("Plain")])) == [TALK, TaskSpec("Plain")]
 
 
-def test_columns_of_a_table_are_variables_and_tags():
-    table = "prompt,reference,document,Tags,not a name\nSum up.,,Long { text,a;b,x\nSum up again.,ok,,,y\n"
-    assert read_tasks(table) == [
-        TaskSpec("Sum up.", "", (), {"document": "Long { text", "not_a_name": "x"}, ("a", "b")),
-        TaskSpec("Sum up again.", "ok", (), {"document": "", "not_a_name": "y"}, ()),
-    ]
-
-
 def test_conversations_in_other_files():
     gold = {"messages": JSON_TURNS, "better": "Green.", "worse": "Blue."}
     assert read_gold(json.dumps(gold)) == [GoldSpec(TALK.prompt, "Green.", "Blue.", "", TURNS)]

@@ -16,7 +16,6 @@ from engine.models import (
     Connection,
     Experiment,
     Loan,
-    PairCount,
     Response,
     Trial,
     clock,
@@ -87,18 +86,6 @@ def agree(experiment: Experiment) -> bool:
 
 
 class TestJoining:
-    def test_one_joins_a_running_experiment_and_is_compared(self, annotator):
-        experiment = begun(annotator)
-        click_on(experiment, annotator, 6)
-        [policy] = add_policies(experiment_id=experiment.pk, levels=NEW)
-        assert (policy.index, policy.label) == (3, "P4")
-        assert policy_names(experiment)[3].name == "Warm"
-        assert PairCount.objects.filter(experiment=experiment, policy_j=policy).count() == 3
-        # What waits was chosen before.
-        click_on(experiment, annotator, 30)
-        assert experiment.comparisons.filter(policy_j=policy, state=Comparison.State.JUDGED).exists()
-        assert agree(experiment)
-
     def test_after_a_conclusion_the_losers_leave_and_the_next_one_is_about_the_two(self, annotator):
         experiment = judged(begun(annotator), annotator)
         assert experiment.winner.index == 2

@@ -3,10 +3,8 @@
 import csv
 import io
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
-from html import unescape
 
 import pytest
 from django.core.management import call_command
@@ -21,9 +19,7 @@ from engine.selectors.specs import experiment_spec
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start as start_experiment
 from engine.services.planning import advance
-from labeling.forms.draft import data_of
 from tests.accounts import bearer
-from tests.backends import ScriptedBackend
 from tests.factories import SECRET, add_member, click_on, make_spec, write_responses
 from tests.markup import Markup
 
@@ -185,66 +181,3 @@ class TestAPI:
         pair = self.call(client, annotator, f"/label/{experiment.pk}/next", {}).json()["pair"]
         assert (pair["prompt"], pair["messages"]) == (TEXT, as_json(TURNS))
         assert "Ann Secret" not in json.dumps(pair)
-
-
-VARIED = {"prompt": "Hello?", "variables": {"customer": "Ann"}}
-
-
-class TestVariablesOfPolicies:
-    """In a strategy and in a guardrail, set up by the API and on the page."""
-
-    FACTORS = (
-        FactorSpec(
-            "Way", "strategy", {"Named": {"instruction": "Think of {{ customer }}."}, "Bare": {}}
-        ),
-        FactorSpec("Rail", "guardrail", {"On": {"instruction": "Protect {{ customer|upper }}."}, "Off": {}}),
-    )  # fmt: skip
-
-    @pytest.fixture(params=["api", "page"])
-    def set_up(self, request, client, admin):
-        """Describes an experiment as a user does; returns the status of the reply and its text."""
-
-        def by_api(factors: Sequence[FactorSpec]) -> tuple[int, str]:
-            body = {"name": "Named", "factors": [asdict(each) for each in factors], "tasks": [VARIED]}
-            reply = TestAPI().call(client, admin, "/experiments", body)
-            return reply.status_code, reply.content.decode()
-
-        def by_page(factors: Sequence[FactorSpec]) -> tuple[int, str]:
-            client.force_login(admin)
-            spec = replace(make_spec(name="Named"), factors=factors, tasks=[TaskSpec(**VARIED)])
-            reply = client.post(reverse("new_from", args=["blank"]), dict(data_of(spec).lists()))
-            return reply.status_code, unescape(reply.content.decode())
-
-        return {"api": by_api, "page": by_page}[request.param]
-
-    def test_they_are_filled_for_the_model(self, set_up, settings):
-        settings.BUFFER_MIN = 12
-        assert set_up(self.FACTORS)[0] in {201, 302}
-        experiment = Experiment.objects.get(name="Named")
-        start_experiment(experiment_id=experiment.pk)
-        advance(experiment_id=experiment.pk)
-        backend = ScriptedBackend(lambda request: f"Answer {request.seed}.")
-        write_responses(backend)
-        asked = {" | ".join(each.content for each in one.messages) for one in backend.requests}
-        question = "Hello?"
-        assert asked == {
-            f"Protect ANN. | {question}\n\nThink of Ann.",
-            f"Protect ANN. | {question}",
-            f"{question}\n\nThink of Ann.",
-            question,
-        }
-
-    @pytest.mark.parametrize("place", [0, 1])
-    def test_one_that_no_task_has_is_named_before_anything_is_stored(self, place, set_up):
-        factors = [*self.FACTORS]
-        factor = factors[place]
-        name, value = next(iter(factor.levels.items()))
-        wrong = {"instruction": value["instruction"].replace("customer", "custmer")}
-        factors[place] = replace(factor, levels=factor.levels | {name: wrong})
-        status, said = set_up(factors)
-        assert status in {400, 422}
-        assert (
-            f"Factor '{factor.name}', level '{name}', instruction: No task has a variable 'custmer'. "
-            "There are: customer."
-        ) in said
-        assert not Experiment.objects.exists()
