@@ -1,7 +1,7 @@
 """Judgments in the forms in which a caller gives many of them: triples, and the columns of a table."""
 
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any
 
@@ -19,23 +19,21 @@ def checked_triples(judgments: Iterable[Any]) -> Iterator[tuple[Any, Any, Any]]:
     Raises
     ------
     ValueError
-        If one has not three values in an order, or there is no row of them; the message counts from judgment
-        0.
+        If one has not three values; the message counts from judgment 0.
     """
-    how = "each must be (i, j, outcome), such as (0, 1, 1.0); join three columns with zip(i, j, outcome)"
-    try:
-        given = iter(judgments)
-    except TypeError:
-        raise ValueError(f"judgments must be a list, got {reprlib.repr(judgments)}; {how}") from None
-    for place, judgment in enumerate(given):
-        values = _in_order(judgment)
-        if values is None or len(values) != 3:
-            raise ValueError(f"judgment {place} is {reprlib.repr(judgment)}; {how}")
-        yield values[0], values[1], values[2]
+    for place, judgment in enumerate(judgments):
+        try:
+            i, j, outcome = judgment
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"judgment {place} is {reprlib.repr(judgment)}; each must be (i, j, outcome), such as "
+                "(0, 1, 1.0); join three columns with zip(i, j, outcome)"
+            ) from None
+        yield i, j, outcome
 
 
 def checked_columns(frame: Any, names: Sequence[str]) -> list[list[Any]]:
-    """The columns of a table, equally long.
+    """The columns of a table.
 
     Parameters
     ----------
@@ -47,33 +45,14 @@ def checked_columns(frame: Any, names: Sequence[str]) -> list[list[Any]]:
     Raises
     ------
     ValueError
-        If it is no table, lacks a column or has it twice, or a column has no rows or fewer than another.
+        If it lacks a column.
     """
-    columns: list[list[Any]] = []
-    for name in names:
-        try:
-            column = frame[name]
-        except LookupError as error:
-            raise ValueError(
-                f"the table has no column {name!r}; name the columns by first=…, second=… and outcome=…"
-            ) from error
-        except TypeError:
-            raise ValueError(
-                f"the table must be a data frame or a mapping of columns, got {reprlib.repr(frame)}"
-            ) from None
-        if getattr(column, "ndim", 1) != 1:
-            raise ValueError(f"the table has several columns {name!r}; name each one only once")
-        values = _in_order(column)
-        if values is None:
-            raise ValueError(
-                f"the column {name!r} must be a list with a value for each row, got {reprlib.repr(column)}"
-            )
-        columns.append(values)
-    if len({len(column) for column in columns}) > 1:
-        found = zip(names, columns, strict=True)
-        lengths = ", ".join(f"{name!r}: {len(column):,}" for name, column in found)
-        raise ValueError(f"the columns must be equally long ({lengths}); give each a value for every row")
-    return columns
+    try:
+        return [list(frame[name]) for name in names]
+    except LookupError as error:
+        raise ValueError(
+            f"the table has no column {error}; name the columns by first=…, second=… and outcome=…"
+        ) from error
 
 
 def as_exported(
@@ -110,10 +89,8 @@ def checked_policy_name(value: object, where: str) -> str:
     Raises
     ------
     ValueError
-        If it is empty (None, NaN, or text without a character), or a list or an array.
+        If it is empty: None, NaN, or text without a character.
     """
-    if hasattr(value, "__len__") and not isinstance(value, str):
-        raise ValueError(f"{where} must be the name of one policy, got {reprlib.repr(value)}")
     try:
         # NaN is not equal to itself.
         missing = value is None or bool(value != value)  # noqa: PLR0124
@@ -124,13 +101,3 @@ def checked_policy_name(value: object, where: str) -> str:
         raise ValueError(f"{where} names no policy (it holds {value!r}); fill it in, or leave out the row")
     # pandas makes floats of whole numbers in a column that has, or had, an empty cell.
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _in_order(given: Any) -> list[Any] | None:
-    """The values of a list, or of anything else that has several in an order; None of a text and the like."""
-    if isinstance(given, str | bytes | Set | Mapping):
-        return None
-    try:
-        return list(given)
-    except TypeError:
-        return None

@@ -2,15 +2,13 @@
 
 import math
 import os
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 # K × K arrays of eight bytes that a design and its ranking hold at most.
 _MATRICES = 20
-# Where Linux says which control groups a process is in, and how much memory they may use.
-_OWN_GROUPS = Path("/proc/self/cgroup")
-_GROUPS = Path("/sys/fs/cgroup")
+# Where Linux says within a container how much memory it may use.
+_OF_A_CONTAINER = Path("/sys/fs/cgroup/memory.max")
 
 
 def check_memory(n_policies: int) -> None:
@@ -33,43 +31,13 @@ def check_memory(n_policies: int) -> None:
 
 @cache
 def _memory() -> int | None:
-    """Bytes that this process may use, as they were when it first asked: each design asks."""
-    return min([*_of_the_machine(), *_of_its_groups()], default=None)
-
-
-def _of_the_machine() -> Iterator[int]:
-    """Bytes of memory, where the system tells."""
+    """Bytes of memory, or that a container may use; None where the system does not tell."""
     try:
-        yield os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):
-        return
-
-
-def _of_its_groups() -> Iterator[int]:
-    """Bytes that each control group around this process may use, if limited: a container is such a group."""
+        return None
     try:
-        lines = _OWN_GROUPS.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError):
-        return
-    for line in lines:
-        _, colon, rest = line.partition(":")
-        controllers, _, own = rest.partition(":")
-        if not colon:
-            continue
-        if not controllers:
-            root, name = _GROUPS, "memory.max"
-        elif "memory" in controllers.split(","):
-            root, name = _GROUPS / "memory", "memory.limit_in_bytes"
-        else:
-            continue
-        group = root / own.lstrip("/")
-        # In a container the path may be that of the host, and the root is the container's own group.
-        for folder in (group, *group.parents):
-            if folder.is_relative_to(root):
-                try:
-                    limit = int((folder / name).read_text(encoding="utf-8"))
-                except (OSError, ValueError):
-                    # No such file, or no limit: "max".
-                    continue
-                if limit > 0:
-                    yield limit
+        return min(machine, int(_OF_A_CONTAINER.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        # No such file, or no limit: "max".
+        return machine
