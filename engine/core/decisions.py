@@ -27,6 +27,8 @@ class Verdict:
         The conclusions that are told already.
     told
         Whether that of the moment is the last of them.
+    withheld
+        Whether nothing is claimed for now; see `Design.withhold_claims`.
     """
 
     ledger: Ledger
@@ -35,6 +37,7 @@ class Verdict:
     strict: bool = False
     concluded: tuple[Conclusion, ...] = ()
     told: bool = False
+    withheld: bool = False
 
     def decision(self) -> Decision:
         """The decision that the comparisons so far allow."""
@@ -84,7 +87,7 @@ class Verdict:
         """The conclusion that the present evidence allows; None without one, or where it is told already."""
         ledger = self.ledger
         established, none_best = ledger.settled()
-        if ledger.claim is None or self.told or not (established[0] or none_best[0]):
+        if ledger.claim is None or self.told or self.withheld or not (established[0] or none_best[0]):
             return None
         policy = None if none_best[0] else int(ledger.best()[0])
         n_stages = 1 if policy is None else self._n_stages(ledger.claim, policy)
@@ -156,6 +159,9 @@ class Verdict:
 
     def _state(self, claim: Claim, policy: int | None, rivals: tuple[int, ...], risk: float) -> ClaimState:
         ledger = self.ledger
+        if self.withheld and policy is not None:
+            others = ledger.tally.present[0] & (np.arange(ledger.tally.n_policies) != policy)
+            rivals, risk = tuple(np.flatnonzero(others).tolist()), 1.0
         if policy is not None:
             without_model = ledger.holds_without_model(claim, policy)
         else:
@@ -209,6 +215,8 @@ class Verdict:
     @property
     def reason(self) -> StopReason | None:
         """The reason of the end; None while the run goes on. The rest of a decision takes longer."""
+        if self.withheld:
+            return None
         established, none_best = self.ledger.settled()
         if none_best[0]:
             return StopReason.NO_SINGLE_BEST

@@ -213,6 +213,7 @@ class Design:
         self.events = [dict(event) for event in lived.get("events", ())]
         self._concluded = checked_conclusions(lived.get("conclusions", ()))
         self._told = bool(lived.get("told"))
+        self.withheld = bool(lived.get("withheld"))
         self._ledger = Ledger(
             self.space,
             tally,
@@ -380,6 +381,36 @@ class Design:
         self._told = False
         self._ledger.begin_stage(np.array([0]))
 
+    def withhold_claims(self) -> None:
+        """Have the design claim nothing until `allow_claims`, as while an `Improvement` uses its comparisons.
+
+        Claims are open meanwhile, and it does not stop. So those who come and go add no conclusions, and one
+        stage at most begins.
+
+        Raises
+        ------
+        ValueError
+            If the design makes no claim, or its claims are withheld already.
+        """
+        self._check_alive()
+        if self.withheld:
+            raise ValueError("claims are withheld already")
+        self._note("withheld")
+        self.withheld = True
+
+    def allow_claims(self) -> None:
+        """Have the design claim again what holds.
+
+        Raises
+        ------
+        ValueError
+            If its claims are not withheld.
+        """
+        if not self.withheld:
+            raise ValueError("claims are not withheld")
+        self._note("allowed")
+        self.withheld = False
+
     def happen(self, event: Mapping[str, Any]) -> None:
         """Have one of `Design.events` happen again.
 
@@ -394,14 +425,21 @@ class Design:
             self.retire(event["policy"])
         elif event.get("kind") == "stage":
             self.begin_stage()
+        elif event.get("kind") == "withheld":
+            self.withhold_claims()
+        elif event.get("kind") == "allowed":
+            self.allow_claims()
         else:
-            raise ValueError(f"an event is 'added', 'retired' or 'stage', got {dict(event)}")
+            raise ValueError(
+                f"an event is 'added', 'retired', 'stage', 'withheld' or 'allowed', got {dict(event)}"
+            )
 
     def _note(self, kind: str, **about: Any) -> None:
         """Note an event that comes now, and a conclusion that it ends."""
-        self._concluded = self._verdict.conclusions()
-        established, none_best = self._ledger.settled()
-        self._told = bool(established[0] or none_best[0])
+        if not self.withheld:
+            self._concluded = self._verdict.conclusions()
+            established, none_best = self._ledger.settled()
+            self._told = bool(established[0] or none_best[0])
         self._ledger.begin_to_live()
         self.events.append({"kind": kind, "place": self.n_shown, **about})
         self._decision = None
@@ -1099,6 +1137,7 @@ class Design:
                 "events": [dict(event) for event in self.events],
                 "conclusions": [asdict(each) for each in self._concluded],
                 "told": self._told,
+                "withheld": self.withheld,
             }
         return lived | {
             "peak_evidence": self.peak_evidence.tolist(),
@@ -1159,7 +1198,9 @@ class Design:
 
     @property
     def _verdict(self) -> Verdict:
-        return Verdict(self._ledger, self.delta, self.budget, self.strict, self._concluded, self._told)
+        return Verdict(
+            self._ledger, self.delta, self.budget, self.strict, self._concluded, self._told, self.withheld
+        )
 
     def _checked_outcome(self, outcome: float | None) -> float | None:
         if outcome is None:

@@ -32,6 +32,8 @@ class Kind(StrEnum):
     RETIRED = "retired"
     # Of neither.
     STAGE = "stage"
+    WITHHELD = "withheld"
+    ALLOWED = "allowed"
 
 
 class Phase(StrEnum):
@@ -64,8 +66,8 @@ class Logged(NamedTuple):
     """A row of the log with the indices of its two policies; ``row`` is its key.
 
     Where a policy joins or retires: ``policy`` is its key, ``comparison`` 0, ``i`` its index, and ``j`` that
-    of the policy that it was made from. ``levels``: those of one that joins. Where a stage begins, ``policy``
-    is `None` and ``i`` and ``j`` are 0 too.
+    of the policy that it was made from. ``levels``: those of one that joins. Where a stage begins, or claims
+    are withheld or allowed, ``policy`` is `None` and ``i`` and ``j`` are 0 too.
     """
 
     row: int
@@ -177,5 +179,9 @@ def follow(design: Design, event: Logged) -> None:
         design.add(parent=event.j, row=event.levels if isinstance(design.space, Factorial) else None)
     elif event.kind == Kind.STAGE:
         design.begin_stage()
+    elif event.kind == Kind.WITHHELD:
+        design.withhold_claims()
+    elif event.kind == Kind.ALLOWED:
+        design.allow_claims()
     else:
         design.retire(event.i)

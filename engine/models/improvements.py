@@ -62,9 +62,6 @@ class Improvement(models.Model):
     last = models.PositiveBigIntegerField(
         null=True, editable=False, help_text="Number of the last event in it; empty while it is open."
     )
-    last_row = models.PositiveBigIntegerField(
-        null=True, editable=False, help_text="Key of the last event of the log that came before its end."
-    )
     turns = models.JSONField(
         default=list,
         editable=False,

@@ -11,10 +11,13 @@ from engine.models.comparisons import Comparison
 from engine.models.experiments import Experiment
 from engine.models.policies import Policy
 
+_OF_NEITHER = [Kind.STAGE.value, Kind.WITHHELD.value, Kind.ALLOWED.value]
+
 
 class ShowingEvent(models.Model):
     """An event of a showing: it began, ended, was opened again, or counts otherwise in the estimates. Or a
-    policy joined or retired, or a stage began, which has neither comparison nor policy.
+    policy joined or retired; or a stage began, or claims were withheld or allowed, which has neither
+    comparison nor policy.
 
     Append-only, and the database sees to it (:mod:`engine.models.append_only`). Written in the transaction of
     what it records; the planner alone numbers it.
@@ -59,7 +62,7 @@ class ShowingEvent(models.Model):
             models.CheckConstraint(
                 name="showing_event_of_comparison_or_policy",
                 condition=(Q(comparison__isnull=True) ^ Q(policy__isnull=True))
-                ^ (Q(comparison__isnull=True) & Q(policy__isnull=True) & Q(kind=Kind.STAGE.value)),
+                ^ (Q(comparison__isnull=True) & Q(policy__isnull=True) & Q(kind__in=_OF_NEITHER)),
             ),
         )
         indexes = (

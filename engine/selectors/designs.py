@@ -17,7 +17,7 @@ from django.db.models.functions import Coalesce
 from engine.core import Design
 from engine.domain.claim_settings import Rules
 from engine.domain.showings import Kind, Logged, follow
-from engine.models import Evidence, Experiment, Gate, Improvement, Policy, ShowingEvent
+from engine.models import Evidence, Experiment, Gate, Policy, ShowingEvent
 from engine.selectors.counts import wins_matrix
 from engine.selectors.policies import count_at_first, labelled_space, policy_names
 
@@ -201,20 +201,15 @@ def logged_so_far(experiment: Experiment) -> list[Logged]:
 def runs_on_to(experiment: Experiment) -> int:
     """The row of the event before which the design does not stop, whatever it has established.
 
-    What came between a conclusion and the next arrival counts from there on, and so does all that came in an
-    improvement. In the challenge of a gate another claim may be named first, and decides nothing.
+    What came between a conclusion and the next arrival, or the next improvement, counts from there on. In the
+    challenge of a gate another claim may be named first, and decides nothing.
     """
     if Gate.objects.filter(challenge=experiment).exists():
         return _NEVER
     # By the index of the few events that have no comparison.
     events = ShowingEvent.objects.filter(experiment=experiment, comparison__isnull=True)
-    arrivals = events.filter(kind__in=[Kind.JOINED, Kind.STAGE])
-    arrival = arrivals.order_by("-pk").values_list("pk", flat=True).first() or 0
-    improvement = experiment.improvements.order_by("-pk").values_list("state", "last_row").first()
-    if improvement is None:
-        return arrival
-    state, last_row = improvement
-    return _NEVER if state == Improvement.State.OPEN else max(arrival, last_row or 0)
+    own = events.exclude(kind=Kind.RETIRED)
+    return own.order_by("-pk").values_list("pk", flat=True).first() or 0
 
 
 def counted_in(observed: Observed, at: str) -> Q:

@@ -14,6 +14,7 @@ from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.improvement_sentences import dropped_because, percent
 from engine.domain.policy_space import code_of
 from engine.domain.proposals import fault_of, is_worse, longest_for
+from engine.domain.showings import Kind
 from engine.models import (
     Assignment,
     AuditEntry,
@@ -155,7 +156,7 @@ def go_on_improving(*, improvement_id: int, clicks: int, by: User | None = None)
     end = improvement.ended_at
     improvement.was_running, last = _run(experiment)
     improvement.state, improvement.phase = Improvement.State.OPEN, Improvement.Phase.EXPLORE
-    improvement.last = improvement.last_row = improvement.ended_at = None
+    improvement.last = improvement.ended_at = None
     improvement.exhausted = False
     improvement.save()
     race = selectors.race_of(improvement)
@@ -200,12 +201,15 @@ def _judging(improvement: Improvement) -> QuerySet[Task]:
 
 
 def _run(experiment: Experiment) -> tuple[bool, int]:
-    """Have a locked experiment run; whether it did, and the number of its last event."""
+    """Have a locked experiment run and withhold its own claims; whether it ran, and the number of its last
+    event.
+    """
     was_running = experiment.state == Experiment.State.RUNNING
     if experiment.state == Experiment.State.CONCLUDED:
         run_again(experiment=experiment)
     experiment.state, experiment.closing_since = Experiment.State.RUNNING, None
     experiment.save(update_fields=["state", "closing_since"])
+    ShowingEvent.objects.create(experiment=experiment, kind=Kind.WITHHELD)
     return was_running, settle_evidence(experiment=experiment).last
 
 
@@ -718,8 +722,7 @@ def _end(improvement: Improvement, race: Race, state: str, by: User | None) -> N
     improvement.last = (
         Evidence.objects.filter(experiment=experiment).values_list("last", flat=True).first() or 0
     )
-    last = ShowingEvent.objects.filter(experiment=experiment).order_by("-pk")
-    improvement.last_row = last.values_list("pk", flat=True).first() or 0
+    ShowingEvent.objects.create(experiment=experiment, kind=Kind.ALLOWED)
     improvement.verdict = selectors.verdict_of(improvement, race, ends=True)
     improvement.save()
     if not improvement.was_running:

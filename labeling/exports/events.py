@@ -47,5 +47,9 @@ def event_rows(experiment: Experiment) -> Iterator[dict[str, Any]]:
             yield {"call": "add", "label": names[policy].name, "parent": parent, "row": row}
         elif kind == Kind.STAGE:
             yield {"call": "begin_stage"}
+        elif kind == Kind.WITHHELD:
+            yield {"call": "withhold_claims"}
+        elif kind == Kind.ALLOWED:
+            yield {"call": "allow_claims"}
         else:
             yield {"call": "retire", "policy": policy}

@@ -487,6 +487,8 @@ def test_replay_and_stored_states_agree_to_the_last_bit(claim: Claim, missing: s
             do("add", parent=0)
         if step in (60, 120):
             do("retire", 1 if step == 60 else 4)
+        if step in (75, 105):
+            do("withhold_claims" if step == 75 else "allow_claims")
         if len(open_ones) < 3:
             pairs[step] = live.ask()
             do("show", *pairs[step], step)
@@ -504,7 +506,8 @@ def test_replay_and_stored_states_agree_to_the_last_bit(claim: Claim, missing: s
     for what, given, more in steps:
         getattr(again, what)(*given, **more)
     assert same(again, live)
-    assert [event["kind"] for event in live.events] == ["added", "retired", "added", "retired"]
+    kinds = [event["kind"] for event in live.events]
+    assert kinds == ["added", "retired", "withheld", "added", "allowed", "retired"]
 
 
 class TestALife:
@@ -531,6 +534,30 @@ class TestALife:
         places = {row.policy: row.place for row in design.ranking()}
         assert places[4] is Place.LEADS
         assert places[1] is Place.RETIRED
+
+    @pytest.mark.parametrize("withheld", [True, False])
+    def test_who_comes_and_goes_adds_no_conclusion_while_claims_are_withheld(self, withheld: bool) -> None:
+        life = Life()
+        design = life.design
+        life.go_on(3000)
+        if withheld:
+            design.withhold_claims()
+            assert not design.stopped
+            assert not any(claim.holds for claim in design.decision.claims)
+        for _ in range(3):
+            challenger = design.add(parent=0)
+            for _ in range(6):
+                life.judgments.append((challenger, 0, 0.0))
+                design.tell(*life.judgments[-1])
+            design.retire(challenger)
+        if withheld:
+            assert len(design.decision.conclusions) == 1
+            design.allow_claims()
+            assert design.stopped
+        risks = [each.joint_risk for each in design.decision.conclusions]
+        assert risks == pytest.approx([n * design.delta for n in ((1, 2) if withheld else (1, 2, 3, 4))])
+        again = Design.replay(Unstructured(4), life.judgments, events=design.events, seed=1, **RULES)
+        assert same(again, design)
 
     def test_a_challenge_takes_what_two_policies_alone_would(self) -> None:
         life = Life()
@@ -693,6 +720,8 @@ class TestALife:
             (lambda design: design.add("policy 1"), "no two the same"),
             (lambda design: design.add(parent=2), "numbered 0 to 1"),
             (lambda design: design.happen({"kind": "moved"}), "an event is"),
+            (lambda design: [design.withhold_claims(), design.withhold_claims()], "withheld already"),
+            (lambda design: design.allow_claims(), "not withheld"),
         ],
     )
     def test_what_cannot_be_is_refused(self, act: Callable[[Design], object], message: str) -> None:

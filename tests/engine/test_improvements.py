@@ -96,6 +96,31 @@ def test_the_whole_way(annotator, seed):
     agree(improvement)
 
 
+def test_a_challenger_that_comes_and_goes_concludes_nothing(annotator, admin):
+    rng = np.random.default_rng(3)
+    experiment = make_world([annotator], n_tasks=60, delta=0.1, epsilon=0.1)
+    while not experiment.conclusions.exists():
+        judge(experiment, annotator, rng) or plan_and_answer(experiment)
+    improvement = start_improvement(experiment_id=experiment.pk, clicks=60, needs_ok=True)
+    [proposal, _] = ask_writer(improvement, lambda *_: ["Write at great length.", "Write at length."])
+    accept_proposal(proposal_id=proposal.pk, by=admin)
+    while improvement.proposals.filter(state=Proposal.State.JOINED).exists():
+        judge(experiment, annotator, rng) or plan_and_answer(experiment)
+    proposal.refresh_from_db()
+    assert proposal.state == Proposal.State.DROPPED
+    plan_and_answer(experiment)
+    design = designs.stored(experiment).design
+    assert not design.decision.stopped
+    # Its two first policies are as they were, so that the claim would hold.
+    design.allow_claims()
+    assert design.decision.stopped
+    assert experiment.conclusions.count() == 1
+    stop_improvement(improvement_id=improvement.pk)
+    settle(experiment=improvement.experiment)
+    assert [each.stage for each in experiment.conclusions.all()] == [1, 2]
+    agree(improvement)
+
+
 def test_nothing_leaves_the_race_again_when_an_answer_is_taken_back(annotator):
     rng = np.random.default_rng(2)
     improvement = begun([annotator], clicks=60)
