@@ -4,8 +4,8 @@
 
 A writer makes children. The strength of a child, in log-odds over the original, is that of its parent less
 30% of the parent's lead, plus N(m, s²). Clicks are Bradley-Terry draws. The beliefs of all rules expect
-N(-.1, .3²), whatever m and s are; those of the race learn the mean. Rows are pairs of m and s; in the
-last one, all children are worse.
+N(-.1, .3²), whatever m and s are; what the race recommends rests on N(-.2, .2²). Rows are pairs of m and s;
+in the last one, all children are worse.
 
 Rules: `race`, the product's. `fixed`: the original and five children of it, top-two Thompson sampling.
 `random`: twelve children of the original, each against it in turn. `double_thompson`: Double Thompson
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from engine.core import Improvement, Succession, improvement
-from engine.core.improvement import clicks_to_explore
+from engine.core.improvement import HOPE, clicks_to_explore
 
 ROWS = ((-0.2, 0.3), (0.0, 0.3), (-0.2, 0.5), (0.1, 0.5), (-0.3, 0.1))
 DELTA, REGRESS = 0.05, 0.3
@@ -112,9 +112,9 @@ class Pool:
         """Put a child of the parent in this place of each run."""
         r = self.runs
         self.strength[r, place] = born(self.strength[r, parent], self._m, self._s, self.rng)
-        self.mean[r, place] = self.mean[r, parent] + improvement.CHILD_MEAN
+        self.mean[r, place] = self.mean[r, parent] + HOPE[0]
         row = self.covariance[r, parent]
-        row[r, place] = self.covariance[r, parent, parent] + improvement.CHILD_SPREAD**2
+        row[r, place] = self.covariance[r, parent, parent] + HOPE[1] ** 2
         self.covariance[r, place] = self.covariance[r, :, place] = row
         self.there[r, place] = True
 

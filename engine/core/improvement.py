@@ -15,10 +15,10 @@ from .intervals import win_rate_at_least
 from .succession import Succession
 from .types import FloatArray, check_real, check_whole
 
-# A child is expected to be a little worse than its parent, N(m, .3²) in log-odds. A wider prior takes luck
-# for strength and drifts below the original. The mean m is learned, from N(-.1, .15²). Were it fixed,
-# children that are all worse than expected would make their parent look better than it is.
-CHILD_MEAN, CHILD_SPREAD, MEAN_SPREAD = -0.1, 0.3, 0.15
+# What a child is expected to have over its parent, in log-odds: mean and standard deviation. The race is
+# steered by hope: a narrower prior throws good children away. What is said of a champion rests on doubt: over
+# a line of parents that only luck made champions, hope would add up.
+HOPE, DOUBT = (-0.1, 0.3), (-0.2, 0.2)
 # Chances of beating the champion from which a challenger takes its place, and below which it is dropped.
 # Whoever promotes all that lead drifts downwards. Whoever drops late has fewer children.
 PROMOTE, DROP = 0.8, 0.35
@@ -165,7 +165,7 @@ class Improvement:
         self._deviations: list[float] = np.random.default_rng(seed).standard_normal(clicks * places).tolist()
         self._parents: dict[int, int] = {}
         self._met: dict[int, int] = {}
-        self._beliefs = Family(original)
+        self._hope, self._doubt = Family(original, *HOPE), Family(original, *DOUBT)
         self._showings: dict[int, _Showing] = {}
         self._ended: list[int] = []
         self._looks = True
@@ -216,7 +216,8 @@ class Improvement:
             raise ValueError(f"policy {parent}, the parent, never joined")
         self._parents[child] = self.challengers[child] = parent
         self._met[child] = 0
-        self._beliefs.add(child, parent)
+        self._hope.add(child, parent)
+        self._doubt.add(child, parent)
 
     def withdraw(self, child: int) -> None:
         """Have a policy leave that somebody refuses. A champion's place is the original's then.
@@ -252,7 +253,7 @@ class Improvement:
         place = (len(self._showings) + ahead) * self.places
         draws = {}
         for k, child in enumerate(self.challengers, place):
-            mean, spread = self._beliefs.between(child, self.champion)
+            mean, spread = self._hope.between(child, self.champion)
             draws[child] = mean + spread * self._deviations[k % len(self._deviations)]
         return self.champion, max(draws, key=draws.__getitem__)
 
@@ -367,8 +368,8 @@ class Improvement:
         return Verdict("leads" if better else "nothing_better", policy, share, lower, risk)
 
     def strength(self, policy: int) -> tuple[float, float]:
-        """Mean and standard deviation, by the beliefs, of its log-odds of beating the original."""
-        return self._beliefs.between(policy, self.original)
+        """Mean and standard deviation, by the doubting beliefs, of its log-odds of beating the original."""
+        return self._doubt.between(policy, self.original)
 
     def _known(self, showing: int) -> _Showing:
         if showing not in self._showings:
@@ -393,17 +394,23 @@ class Improvement:
             self._count_met(known, 1)
             self._ended.append(showing)
         if before is None and outcome is not None:
-            self._beliefs.tell(known.i, known.j, outcome)
+            self._hope.tell(known.i, known.j, outcome)
+            self._doubt.tell(known.i, known.j, outcome)
         elif before != outcome:
-            self._beliefs = Family(self.original)
-            for child, parent in self._parents.items():
-                self._beliefs.add(child, parent)
-            for each in map(self._showings.__getitem__, self._ended):
-                if each.outcome is not None:
-                    self._beliefs.tell(each.i, each.j, each.outcome)
+            self._hope, self._doubt = self._believed(*HOPE), self._believed(*DOUBT)
         if self._looks:
             self._settle()
             self._fix_in_time()
+
+    def _believed(self, mean: float, spread: float) -> "Family":
+        """Beliefs that take all outcomes in anew."""
+        beliefs = Family(self.original, mean, spread)
+        for child, parent in self._parents.items():
+            beliefs.add(child, parent)
+        for each in map(self._showings.__getitem__, self._ended):
+            if each.outcome is not None:
+                beliefs.tell(each.i, each.j, each.outcome)
+        return beliefs
 
     def _count_met(self, known: _Showing, change: int) -> None:
         self.used += change
@@ -421,12 +428,12 @@ class Improvement:
 
     def _settle(self) -> None:
         """Promote and drop."""
-        chances = {child: self._beliefs.chance(child, self.champion) for child in self._tried()}
+        chances = {child: self._hope.chance(child, self.champion) for child in self._tried()}
         best = max(chances, key=chances.__getitem__, default=None)
         if best is not None and chances[best] > PROMOTE:
             self._promote(best, chances[best])
         for child in self._tried():
-            chance = self._beliefs.chance(child, self.champion)
+            chance = self._hope.chance(child, self.champion)
             if chance < DROP:
                 parent = self.challengers.pop(child)
                 self.dropped.append(Dropped(child, parent, self._met[child], self.used, chance))
@@ -439,9 +446,10 @@ class Improvement:
         """
         if not self._looks:
             return
-        best = max([self.champion, *self._tried()], key=lambda policy: self.strength(policy)[0])
+        others = [self.champion, *self._tried()]
+        best = max(others, key=lambda policy: self._hope.between(policy, self.original)[0])
         if best != self.champion:
-            self._promote(best, self._beliefs.chance(best, self.champion))
+            self._promote(best, self._hope.chance(best, self.champion))
         self._looks = False
         if self._claim is None:
             self._claim = Succession(self.delta)
@@ -472,25 +480,25 @@ class Improvement:
 class Family:
     """Gaussian beliefs about the strengths of a policy and its descendants, in log-odds.
 
-    Each comparison is taken in once, by the Gaussian with the mode and the curvature of the posterior of the
-    gap between its two policies.
+    A child has N(``mean``, ``spread``²) over its parent. Each comparison is taken in once, by the Gaussian
+    with the mode and the curvature of the posterior of the gap between its two policies.
     """
 
-    def __init__(self, original: int) -> None:
-        # In place 1 is the mean of what a child has over its parent.
+    def __init__(self, original: int, mean: float, spread: float) -> None:
+        self._over_parent, self._variance = mean, spread**2
         self._place = {original: 0}
-        self._mean: FloatArray = np.array([0.0, CHILD_MEAN])
-        self._covariance: FloatArray = np.diag([0.0, MEAN_SPREAD**2])
+        self._mean: FloatArray = np.zeros(1)
+        self._covariance: FloatArray = np.zeros((1, 1))
 
     def add(self, child: int, parent: int) -> None:
-        """Have a child join, expected to be a little worse than its parent."""
+        """Have a child join."""
         place, n = self._place[parent], self._mean.size
         self._place[child] = n
-        self._mean = np.append(self._mean, self._mean[place] + self._mean[1])
-        row = self._covariance[place] + self._covariance[1]
+        self._mean = np.append(self._mean, self._mean[place] + self._over_parent)
+        row = self._covariance[place]
         self._covariance = np.pad(self._covariance, (0, 1))
         self._covariance[n, :n] = self._covariance[:n, n] = row
-        self._covariance[n, n] = row[place] + row[1] + CHILD_SPREAD**2
+        self._covariance[n, n] = row[place] + self._variance
 
     def between(self, i: int, j: int) -> tuple[float, float]:
         """Mean and standard deviation of the log-odds of i against j."""
