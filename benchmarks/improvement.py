@@ -4,7 +4,7 @@
 
 A writer makes children. The strength of a child, in log-odds over the original, is that of its parent less
 30% of the parent's lead, plus N(m, s²). Clicks are Bradley-Terry draws. The beliefs of all rules expect
-N(-.1, .3²), whatever m and s are; what the race recommends rests on N(-.2, .2²). Rows are pairs of m and s;
+N(-.1, .3²), whatever m and s are; what the race recommends rests on N(-.15, .2²). Rows are pairs of m and s;
 in the last one, all children are worse.
 
 Rules: `race`, the product's. `fixed`: the original and five children of it, top-two Thompson sampling.

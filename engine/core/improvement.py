@@ -18,7 +18,7 @@ from .types import FloatArray, check_real, check_whole
 # What a child is expected to have over its parent, in log-odds: mean and standard deviation. The race is
 # steered by hope: a narrower prior throws good children away. What is said of a champion rests on doubt: over
 # a line of parents that only luck made champions, hope would add up.
-HOPE, DOUBT = (-0.1, 0.3), (-0.2, 0.2)
+HOPE, DOUBT = (-0.1, 0.3), (-0.15, 0.2)
 # Chances of beating the champion from which a challenger takes its place, and below which it is dropped.
 # Whoever promotes all that lead drifts downwards. Whoever drops late has fewer children.
 PROMOTE, DROP = 0.8, 0.35
