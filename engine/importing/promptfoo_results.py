@@ -1,4 +1,4 @@
-"""Results of promptfoo as ready-made responses: JSON, JSON Lines, and CSV of both shapes that it has had."""
+"""Results of promptfoo as ready-made responses: JSON, YAML, JSON Lines, and both shapes of CSV."""
 
 import contextlib
 import csv
@@ -23,11 +23,14 @@ from engine.importing.mapping import ShortNames
 from engine.importing.promptfoo_templates import text_of
 from engine.importing.rows import ImportingError, storable
 from engine.importing.strict_json import loads
+from engine.importing.yaml_document import parse
 
 # A row failed without an answer; 1 is a check that failed, whose answer counts.
 _ERROR = 2
 _COLUMN = re.compile(r"\[([^\]]+)\] ?(.*)", re.DOTALL)
 _STATUS = re.compile(r"\[(PASS|FAIL|ERROR)\]\s?(?:\(\d+\.\d\d\)\s?)?")
+# Of aliases, which it writes where a text comes again.
+_MOST_NODES = 1_000_000
 _BESIDE = {"Status", "Score", "Named Scores", "Grader Reason", "Comment"}
 # Before this line, older tables say why a check failed.
 _RULE = "\n---\n"
@@ -52,6 +55,8 @@ def results_in(text: str) -> Sequence[_Answer] | None:
     start = text.lstrip("\ufeff \t\r\n")
     if start[:1] == "{":
         return _of_json(start)
+    if start.startswith("evalId:"):
+        return _of_document(parse(start, most_nodes=_MOST_NODES).plain())
     return _of_csv(start)
 
 
@@ -149,6 +154,10 @@ def _of_json(text: str) -> list[_Answer] | None:
         return _of_lines(text)
     except ValueError as error:
         raise ImportingError.at("", str(error)) from error
+    return _of_document(document)
+
+
+def _of_document(document: Any) -> list[_Answer] | None:
     if not isinstance(document, dict):
         return None
     whole = document if isinstance(document.get("table"), dict) else document.get("results")

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -167,6 +168,18 @@ class TestFiles:
         assert "" in texts
         assert json.loads(texts[2]) == {"minutes": 4, "note": "taste it"}
         assert len(told.findings.notes) == 3
+        document = json.loads((FIXTURES / "10-results.json").read_text())
+        # Equal texts are aliases, as promptfoo writes them.
+        rows = document["results"]["results"]
+        rows[1]["vars"] = rows[0]["vars"]
+        aliased, plain = (
+            brought({name: data.encode()}).spec.ready_made
+            for name, data in (
+                ("out.yaml", yaml.safe_dump(document, sort_keys=False)),
+                ("out.json", json.dumps(document)),
+            )
+        )
+        assert aliased == plain
 
 
 MINIMAL = """
