@@ -34,7 +34,7 @@ class Compared:
     """One comparison of the champion on a task that is open to the writer.
 
     ``outcome``: 1 the champion's answer was preferred, 0 the other one, 0.5 a tie; between them where several
-    people judged it.
+    people judged it. ``shown_as``: the letter over the champion's answer, by which comments may name it.
     """
 
     task: str
@@ -42,6 +42,7 @@ class Compared:
     other: str
     outcome: float
     comments: Sequence[str] = ()
+    shown_as: str = "A"
 
 
 @dataclass(frozen=True)

@@ -142,6 +142,7 @@ def _compared(row: Comparison, parent: Policy, comments: Sequence[str]) -> Compa
         other=other.text[:_LONGEST],
         outcome=outcome if is_i else 1.0 - outcome,
         comments=comments,
+        shown_as="A" if is_i == row.i_on_left else "B",
     )
 
 

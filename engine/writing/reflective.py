@@ -18,25 +18,9 @@ from engine.writing.base import Ask, WriterError, Written
 
 _PROMPT = Path(__file__).with_name("prompt.md")
 _LONGEST_REASON = 500
-# What the prompt shows in the place of a text: weak models repeat it.
-_EXAMPLE = "the whole new text"
+# What the prompt shows in the place of a text. Weak models repeat it, and words more often.
+_EXAMPLE = "…"
 _VARIABLE = re.compile(r"\{\{.*?\}\}")
-_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "proposals": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"reason": {"type": "string"}, "text": {"type": "string"}},
-                "required": ["reason", "text"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["proposals"],
-    "additionalProperties": False,
-}
 
 
 class ReflectiveWriter:
@@ -47,7 +31,7 @@ class ReflectiveWriter:
 
     def write(self, brief: Brief, n: int) -> list[Written]:
         """See :class:`~engine.writing.base.Writer`."""
-        return read(self._ask(chat(prompt(brief, n)), _SCHEMA), n)
+        return read(self._ask(chat(prompt(brief, n)), _schema(n)), n)
 
 
 def prompt(brief: Brief, n: int) -> str:
@@ -57,7 +41,27 @@ def prompt(brief: Brief, n: int) -> str:
         each["ended"] = _ended(each["outcome"])
     variables = ", ".join(dict.fromkeys(_VARIABLE.findall(brief.champion)))
     material |= {"n": n, "code": secrets.token_hex(4), "variables": variables, "example": _EXAMPLE}
+    material["slots"] = _slots(n)
     return _template().render(**material).strip()
+
+
+def _slots(n: int) -> list[str]:
+    return [str(place + 1) for place in range(n)]
+
+
+def _schema(n: int) -> dict[str, Any]:
+    """A slot by name for each text: small models never end a list, and Claude refuses to limit its length."""
+    proposal = _object({"reason": {"type": "string"}, "text": {"type": "string"}})
+    return _object({"proposals": _object(dict.fromkeys(_slots(n), proposal))})
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
 
 def _ended(outcome: float) -> str:
@@ -78,6 +82,8 @@ def read(answer: str, n: int) -> list[Written]:
         raise WriterError("The writer answered nothing.")
     for found in _objects(answer):
         proposals = found.get("proposals")
+        if isinstance(proposals, dict):
+            proposals = list(proposals.values())
         if isinstance(proposals, list):
             texts = [
                 each for each in proposals if isinstance(each, dict) and isinstance(each.get("text"), str)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from engine.models import Charge, Comparison, Connection, Improvement, Proposal, Response, Writing, clock
-from engine.selectors.improvements import race_of, text_of
+from engine.selectors.improvements import open_votes, race_of, text_of
 from engine.selectors.offered_models import Offer
 from engine.selectors.pulses import pulses
 from engine.selectors.writing import brief_of, improvements_to_write
@@ -81,6 +81,9 @@ class TestAModel:
         assert "Be kind." in sent
         writing = improvement.writings.get()
         assert json.loads(writing.sent)[0]["content"] == sent
+        for vote in open_votes(improvement, improvement.original):
+            assert f"shown as A: {vote.left.text}\n" in sent
+            assert f"shown as B: {vote.right.text}\n" in sent
         assert writing.gave == reply
         assert 0 < len(writing.opened_tasks) <= 6
         assert set(writing.opened_tasks) <= set(improvement.open_tasks)

@@ -1,7 +1,7 @@
 """Writers: what they send, what they make of an answer, and what is recorded, against a real server."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
@@ -104,8 +104,31 @@ class TestReflective:
         many = {"proposals": [7, {"reason": "none"}, *({"text": f"Text {n}"} for n in range(9))]}
         assert gives(json.dumps(many)) == [Written("Text 0"), Written("Text 1")]
         assert gives('{"proposals": []}') == []
-        copied = {"text": json.loads(prompt(BRIEF, 2).rpartition("\n")[2])["proposals"][0]["text"]}
+        copied = json.loads(prompt(BRIEF, 2).rpartition("\n")[2])["proposals"]["1"]
         assert gives(json.dumps({"proposals": [copied, *TWO["proposals"]]})) == gives(json.dumps(TWO))
+
+    @pytest.mark.parametrize("n", [1, 3])
+    def test_an_answer_by_the_schema_ends_after_as_many_texts_as_are_wanted(self, n):
+        """A model of 0.5 billion parameters went on with a list until it was cut, or for ten minutes."""
+        schemas = []
+        texts = [Written(f"Text {place}", "Why.") for place in range(n)]
+        slots = {str(place): asdict(each) for place, each in enumerate(texts, start=1)}
+
+        def ask(messages, schema):
+            schemas.append(schema)
+            return json.dumps({"proposals": slots})
+
+        assert ReflectiveWriter(ask).write(BRIEF, n) == texts
+        wanted = schemas[0]["properties"]["proposals"]
+        assert (set(wanted["properties"]), set(wanted["required"])) == (set(slots), set(slots))
+        assert not wanted["additionalProperties"]
+        assert set(json.loads(prompt(BRIEF, n).rpartition("\n")[2])["proposals"]) == set(slots)
+
+    def test_each_answer_bears_the_letter_by_which_comments_name_it(self):
+        lost = Compared("Task", "Own", "Other", 0.0, ["A asks back"], shown_as="B")
+        sent = prompt(replace(BRIEF, compared=[lost]), 1)
+        assert "shown as B: Own" in sent
+        assert "shown as A: Other" in sent
 
     def test_what_cannot_be_stored_is_marked(self):
         [written] = read('{"proposals": [{"text": "a\\u0000b", "reason": "r"}]}', 1)
