@@ -16,6 +16,7 @@ from engine.models import (
     Judgment,
     JudgmentVoid,
     PairCount,
+    Response,
 )
 from engine.selectors.counts import comparison_count, pair_counts, standing_judgments, wins_matrix
 from engine.selectors.snapshots import latest_snapshot
@@ -123,6 +124,14 @@ class TestJudge:
         assert not Judgment.objects.exists()
         assert Assignment.objects.get().state == "open"
 
+    @pytest.mark.parametrize(("offered", "choice"), [("allow_tie", "both_bad"), ("allow_both_bad", "tie")])
+    def test_what_the_experiment_does_not_offer_is_refused(self, offered, choice, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,), **{offered: True})
+        with pytest.raises(WrongStateError, match="does not offer that choice"):
+            click(experiment, annotator, choice)
+        assert not Judgment.objects.exists()
+        assert Assignment.objects.get().state == "open"
+
 
 class TestSkip:
     def test_it_ends_the_pair_without_an_outcome_and_says_why(self, experiment, annotator):
@@ -162,6 +171,14 @@ class TestJudgeReady:
     def test_a_comparison_that_is_not_ready_is_left_alone(self):
         comparison = make_experiment(judge="rule").comparisons.first()
         assert judge_ready(comparison_id=comparison.pk, verdict=lambda c: ("left", "")) is None
+
+    def test_of_two_texts_without_a_word_none_wins_and_there_is_no_tie(self):
+        experiment = make_experiment(ready=True, judge="rule")
+        comparison = experiment.comparisons.first()
+        Response.objects.filter(pk__in=[comparison.response_i_id, comparison.response_j_id]).update(text=" ")
+        assert judge_ready(comparison_id=comparison.pk, verdict=lambda c: ("tie", "")) is None
+        comparison.refresh_from_db()
+        assert (comparison.state, comparison_count(experiment.pk)) == ("discarded", 0)
 
 
 class TestRestore:

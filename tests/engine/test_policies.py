@@ -128,11 +128,6 @@ class TestJoining:
         delete_experiment(experiment_id=experiment.pk, by=None)
         assert not Experiment.objects.exists()
 
-    def test_who_stays_is_still_compared(self, annotator):
-        experiment = judged(begun(annotator), annotator)
-        add_policies(experiment_id=experiment.pk, levels=NEW, losers_leave=False)
-        assert not experiment.policies.exclude(retired_at=None).exists()
-
     @pytest.mark.parametrize("parent", [0, 2])
     def test_a_parent_that_leaves_leaves_once_and_nobody_is_left_alone(self, annotator, parent):
         experiment = judged(begun(annotator), annotator)
