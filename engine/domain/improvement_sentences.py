@@ -33,9 +33,10 @@ def verdict_sentence(
             return f"Nothing better was found after {number(used, 'click')}."
         case "leads":
             # One that follows others may need more than its own comparisons.
+            known = "" if share is None else f" (at least {min(least, 49)}% of comparisons)"
             return (
                 f"{champion} leads; at a risk of {100 * delta:.4g}% it is not established that it beats the "
-                f"original (at least {min(least, 49)}% of comparisons)."
+                f"original{known}."
             )
         case "certified":
             preferred = round(100 * (lower if share is None else share))

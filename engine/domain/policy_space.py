@@ -87,12 +87,15 @@ class PolicyName:
         The names of its levels of the factors that vary, such as "Terse · Warm": no two policies share one.
     present
         False once it has retired.
+    reason
+        Why a writer proposed it; empty for others.
     """
 
     short: str
     levels: tuple[str, ...]
     name: str
     present: bool = True
+    reason: str = ""
 
     @property
     def marked(self) -> str:

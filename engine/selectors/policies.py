@@ -76,7 +76,7 @@ def policy_names(experiment: Experiment) -> list[PolicyName]:
 
 def combinations_of(experiment: Experiment) -> list[Combination]:
     """The names of the levels of each policy, by index and in the order of the factors."""
-    return [combination for combination, _ in _policies_in([experiment])[experiment.pk]]
+    return [combination for combination, *_ in _policies_in([experiment])[experiment.pk]]
 
 
 def levels_told(experiment: Experiment, index: int) -> list[tuple[str, str]]:
@@ -98,9 +98,9 @@ def names_in(experiments: Collection[Experiment]) -> dict[int, list[PolicyName]]
     levels, policies = _levels_in(experiments), _policies_in(experiments)
     return {
         pk: [
-            replace(name, present=present)
-            for name, (_, present) in zip(
-                names_of(levels[pk], [combination for combination, _ in policies[pk]]),
+            replace(name, present=present, reason=reason)
+            for name, (_, present, reason) in zip(
+                names_of(levels[pk], [combination for combination, *_ in policies[pk]]),
                 policies[pk],
                 strict=True,
             )
@@ -122,18 +122,18 @@ def _levels_in(experiments: Collection[Experiment]) -> dict[int, dict[str, list[
     return levels
 
 
-def _policies_in(experiments: Collection[Experiment]) -> dict[int, list[tuple[Combination, bool]]]:
-    """The names of the levels of each policy, in the order of the factors, and whether it is present; by
-    index.
+def _policies_in(experiments: Collection[Experiment]) -> dict[int, list[tuple[Combination, bool, str]]]:
+    """The names of the levels of each policy, in the order of the factors, whether it is present, and why a
+    writer proposed it; by index.
     """
-    found: dict[int, dict[int, tuple[list[str], bool]]] = {experiment.pk: {} for experiment in experiments}
+    found: dict[int, dict[int, tuple[list[str], bool, str]]] = {each.pk: {} for each in experiments}
     rows = Policy.objects.filter(experiment__in=found).order_by("index", "levels__factor__position")
-    for experiment_id, index, retired_at, level in rows.values_list(
-        "experiment_id", "index", "retired_at", "levels__name"
+    for experiment_id, index, retired_at, reason, level in rows.values_list(
+        "experiment_id", "index", "retired_at", "proposal__reason", "levels__name"
     ):
-        found[experiment_id].setdefault(index, ([], retired_at is None))[0].append(level)
+        found[experiment_id].setdefault(index, ([], retired_at is None, reason or ""))[0].append(level)
     return {
-        pk: [(tuple(levels), present) for levels, present in by_index.values()]
+        pk: [(tuple(levels), present, reason) for levels, present, reason in by_index.values()]
         for pk, by_index in found.items()
     }
 

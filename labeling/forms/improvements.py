@@ -16,7 +16,7 @@ class ImproveForm(forms.Form):
     writer = forms.ChoiceField(
         label="Writer",
         help_text="A model of the page Models reads votes and comments, and writes new texts. Prepared texts "
-        "are there to look around: they follow nothing, nor your wish.",
+        "are for trying this out: they ignore votes, comments and your wish.",
     )
     way = forms.ChoiceField(
         label="Way of writing", required=False, help_text="Another one comes from an installed package."
@@ -34,10 +34,16 @@ class ImproveForm(forms.Form):
         min_value=20,
         max_value=10_000,
         initial=300,
-        help_text="Three in four find the best text, the last quarter compares it with the original. "
-        "You may have that begin sooner, and stop whenever you like.",
+        help_text="Each is one person’s answer to one comparison. Three in four find the best text. The last "
+        "quarter compares it with the original, and it alone can show that the text is better. 300 often do "
+        "for a large gain; a small one takes 1,000 or more. The last quarter may begin sooner, by a button.",
     )
-    needs_ok = forms.BooleanField(label="Each proposal waits for my OK", required=False, initial=True)
+    needs_ok = forms.BooleanField(
+        label="Each proposal waits for my OK",
+        required=False,
+        initial=True,
+        help_text="Before you accept one, people have nothing to compare.",
+    )
 
     def __init__(
         self, *args: Any, connections: Sequence[str], factors: Sequence[Factor], **kwargs: Any

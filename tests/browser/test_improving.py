@@ -99,6 +99,7 @@ def test_from_the_button_to_the_verdict(page: Page, problems: list[str], transac
             work(experiment)
     assert improvement.verdict["kind"] == "certified"
     expect(page.locator("[data-verdict=certified]")).to_be_visible()
+    expect(page.locator("[data-champion] ins").first).to_be_visible()
     champion = improvement.champion.levels.get(factor=improvement.factor)
     expect(page.locator(".family .badge.certified")).to_have_count(1)
     page.get_by_text("The numbers").click()

@@ -23,6 +23,8 @@ def test_each_verdict_names_the_figures_that_decide():
 
 def test_what_is_not_established_is_not_said_to_reach_one_half():
     assert "at least 49%" in said("leads", lower=0.5)
+    # Nothing was compared with the original.
+    assert "%" not in said("leads", share=None, lower=0.0).replace("5%", "")
 
 
 def test_an_end_of_one_half_is_not_rounded_below_it():

@@ -226,6 +226,13 @@ class TestWhatIsSaid:
         page = html(client_for(editor).get(url("dashboard", improving.experiment)))
         assert "2 proposals wait for an OK" in page
 
+    def test_the_ranking_tells_why_a_policy_was_proposed(self, improving, editor, client_for):
+        first = accept_proposal(proposal_id=improving.proposals.get(number=1).pk, by=editor)
+        page = html(client_for(editor).get(url("dashboard", improving.experiment)))
+        heads = re.findall(r'<th scope="row">(<a href.*?)</th>', page)
+        assert [("Proposal 1" in each, first.reason in each) for each in heads].count((True, True)) == 1
+        assert sum(first.reason in each for each in heads) == 1
+
     @pytest.mark.parametrize(
         ("verdict", "said"),
         [
