@@ -3,6 +3,7 @@
 import re
 from html import unescape
 
+import numpy as np
 import pytest
 from django.urls import reverse
 
@@ -22,7 +23,7 @@ from engine.writing.base import Written
 from engine.writing.worker import write_proposals
 from labeling.annotation.progress import left_together, rounded
 from tests.factories import add_member
-from tests.improving import make_world, plan_and_answer
+from tests.improving import judge, make_world, plan_and_answer
 
 pytestmark = pytest.mark.django_db
 
@@ -226,11 +227,14 @@ class TestWhatIsSaid:
         page = html(client_for(editor).get(url("dashboard", improving.experiment)))
         assert "2 proposals wait for an OK" in page
 
-    def test_the_ranking_tells_why_a_policy_was_proposed(self, improving, editor, client_for):
+    def test_the_ranking_tells_why_a_policy_was_proposed(self, improving, editor, annotator, client_for):
         first = accept_proposal(proposal_id=improving.proposals.get(number=1).pk, by=editor)
+        plan_and_answer(improving.experiment)
+        assert judge(improving.experiment, annotator, np.random.default_rng(0))
+        plan_and_answer(improving.experiment)
         page = html(client_for(editor).get(url("dashboard", improving.experiment)))
         heads = re.findall(r'<th scope="row">(<a href.*?)</th>', page)
-        assert [("Proposal 1" in each, first.reason in each) for each in heads].count((True, True)) == 1
+        assert [first.reason in each for each in heads] == ["Proposal 1" in each for each in heads]
         assert sum(first.reason in each for each in heads) == 1
 
     @pytest.mark.parametrize(
