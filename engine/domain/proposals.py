@@ -114,6 +114,13 @@ def _faults(
         yield f"The text names a task that judges: “{named}”."
 
 
+def is_answer(text: str, answers: Iterable[str]) -> bool:
+    """True if a text is one of these answers, or a part of one: weak writers copy them."""
+    words = _words(text)
+    said = f" {' '.join(words)} "
+    return len(words) >= _RUN and any(said in f" {' '.join(_words(each))} " for each in answers)
+
+
 def _words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 

@@ -13,7 +13,7 @@ from engine.domain import secret_draws
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.improvement_sentences import dropped_because, percent
 from engine.domain.policy_space import code_of
-from engine.domain.proposals import fault_of, is_worse, longest_for
+from engine.domain.proposals import fault_of, is_answer, is_worse, longest_for
 from engine.domain.showings import Kind
 from engine.models import (
     Assignment,
@@ -25,6 +25,7 @@ from engine.models import (
     Improvement,
     Policy,
     Proposal,
+    Response,
     ShowingEvent,
     Subscription,
     Task,
@@ -527,6 +528,9 @@ def _fault(improvement: Improvement, proposal: Proposal, text: str) -> str:
     tried = Proposal.objects.filter(improvement__experiment=experiment).exclude(pk=proposal.pk)
     refused = tried.filter(state__in=[Proposal.State.REFUSED, Proposal.State.PROPOSED])
     judging = tasks_present(experiment).exclude(pk__in=improvement.open_tasks)
+    answers = Response.objects.filter(policy__experiment=experiment, task__in=improvement.open_tasks)
+    if is_answer(text, answers.values_list("text", flat=True).iterator()):
+        return "The text is an answer to a task, or a part of one."
     return fault_of(
         text,
         parent=selectors.text_of(proposal.parent, improvement.factor),

@@ -9,7 +9,7 @@ import pytest
 from django.db import transaction
 
 from engine.domain.errors import SpecError, WrongStateError
-from engine.models import AuditEntry, Experiment, Improvement, Judgment, Proposal
+from engine.models import AuditEntry, Experiment, Improvement, Judgment, Proposal, Response
 from engine.selectors import answers, designs
 from engine.selectors.improvements import race_of, tasks_for
 from engine.selectors.verifying import faults_of
@@ -152,6 +152,17 @@ class TestProposals:
         assert claim_writing(improvement_id=improvement.pk) is None
         written = [(text, "Why.") for text in texts]
         return add_proposals(improvement_id=improvement.pk, parent=0, written=written)
+
+    def test_an_answer_in_the_place_of_a_prompt_is_refused(self, annotator):
+        improvement = begun([annotator])
+        answers = improvement.experiment.policies.get(index=1).responses.filter(
+            task__in=improvement.open_tasks, state=Response.State.DONE
+        )
+        [copied, prompt] = self.written(
+            improvement, answers[0].text, "Answer warmly, in the fewest words that do."
+        )
+        assert (copied.state, prompt.state) == (Proposal.State.REFUSED, Proposal.State.JOINED)
+        assert "an answer" in copied.refused_because
 
     def test_they_wait_for_an_ok_and_join_with_the_text_that_somebody_edited(self, annotator, admin):
         improvement = begun([annotator], needs_ok=True)

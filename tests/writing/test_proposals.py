@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.domain.proposals import fault_of, is_worse, longest_for
+from engine.domain.proposals import fault_of, is_answer, is_worse, longest_for
 
 PARENT = "Answer in one short sentence. Be polite."
 JUDGED = [
@@ -87,3 +87,16 @@ def test_children_cannot_grow_without_end():
 )
 def test_a_language_model_refuses_only_what_it_finds_worse_on_five_tasks(screened, worse):
     assert is_worse(screened) is worse
+
+
+def test_an_answer_that_a_writer_was_shown_is_known_by_its_words():
+    """Texts of a model with 0.5 billion parameters, which wrote answers in the place of prompts."""
+    answer = (
+        "1. Start by getting up early and going for a short walk, jog, or simply stretch. This will help you "
+        "relax and reduce stress.\n\n2. **Use"
+    )
+    copied = "Start by getting up early and going for a short walk, jog or simply stretch."
+    assert is_answer(copied, ["Wake up earlier.", answer])
+    assert not is_answer(copied, ["Wake up earlier."])
+    assert not is_answer("Start by getting up", [answer]), "everyday words"
+    assert not is_answer(f"{copied} Be warm.", [answer])
