@@ -28,7 +28,6 @@ from engine.models import (
     Response,
     ShowingEvent,
     Subscription,
-    Task,
     User,
     Writing,
     clock,
@@ -161,7 +160,8 @@ def go_on_improving(*, improvement_id: int, clicks: int, by: User | None = None)
     improvement.exhausted = False
     improvement.save()
     race = selectors.race_of(improvement)
-    joined = _judging(improvement).filter(left_at=None, joined_at__gte=end)
+    others = experiment.tasks.exclude(pk__in=improvement.open_tasks)
+    joined = others.filter(left_at=None, joined_at__gte=end)
     divide(improvement, list(joined), all_open=race.counts_on)
     more = clicks - (race.clicks - race.used)
     improvement.turns.append([last, more])
@@ -187,18 +187,14 @@ def why_not_go_on(improvement: Improvement) -> str:
     for role, policy in (("champion", improvement.champion), ("original", improvement.original)):
         if policy.retired_at:
             return f"Its {role} has retired. Start another improvement."
-    gone = _judging(improvement).filter(left_at__gte=end).exclude(joined_at__gte=end)
+    judged = experiment.tasks.exclude(pk__in=improvement.open_tasks)
+    gone = judged.filter(left_at__gte=end).exclude(joined_at__gte=end)
     if gone.exists() and selectors.race_of(improvement).counts_on:
         return (
             "A task that judged was left out, and what was counted for the champion is about that one too. "
             "Start another improvement."
         )
     return ""
-
-
-def _judging(improvement: Improvement) -> QuerySet[Task]:
-    """The tasks that are not open to its writer, also those that were left out."""
-    return improvement.experiment.tasks.exclude(pk__in=improvement.open_tasks)
 
 
 def _run(experiment: Experiment) -> tuple[bool, int]:

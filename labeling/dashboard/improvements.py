@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.core.improvement import clicks_to_explore
-from engine.domain.wording import number
+from engine.domain.improvement_sentences import dropped_because, percent
 from engine.models import Experiment, Factor, Improvement, Proposal
 from engine.selectors.improvements import (
     TEXTS,
@@ -49,14 +49,6 @@ class Waiting:
     parent_text: str
     returned: ProposalForm | None = None
 
-    @property
-    def length(self) -> int:
-        return len(self.proposal.text)
-
-    @property
-    def parent_length(self) -> int:
-        return len(self.parent_text)
-
 
 def page_of(improvement: Improvement) -> dict[str, Any]:
     """Everything that the page of one improvement shows."""
@@ -95,14 +87,8 @@ def stopping(improvement: Improvement) -> dict[str, Any]:
     """What ending an open improvement now means."""
     experiment = improvement.experiment
     improvement.verdict = verdict_of(improvement, race_of(improvement), ends=True)
-    return {
-        "experiment": experiment,
-        "improvement": improvement,
-        "sentence": sentence_of(improvement),
-        "champion": names_of(experiment)[improvement.champion.index],
-        "is_original": improvement.champion_id == improvement.original_id,
-        "runs_on": improvement.was_running and experiment.state == Experiment.State.RUNNING,
-    }
+    runs_on = improvement.was_running and experiment.state == Experiment.State.RUNNING
+    return page_of(improvement) | {"experiment": experiment, "runs_on": runs_on}
 
 
 def _trouble(improvement: Improvement) -> str:
@@ -215,13 +201,12 @@ def _tree(
 
 
 def _note(proposal: Proposal) -> str:
-    chance = None if proposal.probability is None else round(100 * proposal.probability)
+    chance = proposal.probability or 0.0
     match proposal.state:
         case Proposal.State.DROPPED:
-            after = number(proposal.compared, "comparison")
-            return f"After {after}: better than the champion with a probability of {chance}%."
+            return dropped_because(proposal.compared, chance)
         case Proposal.State.PROMOTED:
-            return f"Better than the champion before it with a probability of {chance}%."
+            return f"Better than the champion before it with a probability of {percent(chance)}."
         case Proposal.State.REFUSED | Proposal.State.LEFT:
             return proposal.refused_because
     return ""

@@ -11,12 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import SpecError, WrongStateError
 from engine.models import Connection, Experiment, Improvement, Proposal
-from engine.selectors.improvements import (
-    newest_improvement,
-    open_improvement,
-    risk_of_several,
-    sentence_of,
-)
+from engine.selectors import improvements as selectors
 from engine.selectors.policies import policy_names
 from engine.selectors.task_changes import tasks_present
 from engine.services import improvements
@@ -26,13 +21,7 @@ from engine.tasks import wake_planner
 from engine.writing.registry import PREPARED
 from labeling import access
 from labeling.dashboard import figures
-from labeling.dashboard.improvements import (
-    factors_to_change,
-    improvements_of,
-    may_improve,
-    page_of,
-    stopping,
-)
+from labeling.dashboard import improvements as pages
 from labeling.forms.improvements import GoOnForm, ImproveForm, ProposalForm
 from labeling.requests import AuthenticatedRequest, read_or_write
 
@@ -44,7 +33,7 @@ def improve(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         start = _go_on if "more" in request.POST else _start
         return start(request, access.to_run(request, experiment_id))
     experiment = access.to_watch(request, experiment_id)
-    found = improvements_of(experiment)
+    found = pages.improvements_of(experiment)
     if not found or "new" in request.GET:
         return _form(request, access.to_run(request, experiment_id), None)
     return render(request, "improvements/improvement.html", _shown(request, experiment, found))
@@ -54,7 +43,7 @@ def improve(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 def live(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """What moves on the page of an improvement that is open."""
     experiment = access.to_watch(request, experiment_id)
-    found = improvements_of(experiment)
+    found = pages.improvements_of(experiment)
     if not found or found[0].state != Improvement.State.OPEN:
         # Not a renewal: the page may be the answer to a form.
         return HttpResponse(headers={"HX-Redirect": reverse("improve", args=[experiment.pk])})
@@ -68,9 +57,9 @@ def stop(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """
     experiment = access.to_run(request, experiment_id)
     end = improvements.fix_champion if "certify" in request.POST else improvements.stop_improvement
-    if (found := open_improvement(experiment)) is not None:
+    if (found := selectors.open_improvement(experiment)) is not None:
         if not request.POST.keys() & {"certify", "confirmed"}:
-            return render(request, "improvements/stop.html", stopping(found))
+            return render(request, "improvements/stop.html", pages.stopping(found))
         try:
             end(improvement_id=found.pk, by=request.user)
         except WrongStateError as wrong:
@@ -100,7 +89,7 @@ def settle(request: AuthenticatedRequest, experiment_id: int, number: int) -> Ht
             messages.success(request, f"Proposal {number} is refused.{told}")
     except SpecError as error:
         form.add_error("text", str(error))
-        context = _shown(request, experiment, improvements_of(experiment))
+        context = _shown(request, experiment, pages.improvements_of(experiment))
         context["waiting"] = [
             replace(each, returned=form) if each.proposal == proposal else each for each in context["waiting"]
         ]
@@ -128,7 +117,7 @@ def _start(request: AuthenticatedRequest, experiment: Experiment) -> HttpRespons
 
 def _go_on(request: AuthenticatedRequest, experiment: Experiment) -> HttpResponse:
     """Have an improvement that has ended look on from its champion."""
-    form, found = GoOnForm(request.POST), newest_improvement(experiment)
+    form, found = GoOnForm(request.POST), selectors.newest_improvement(experiment)
     if not form.is_valid() or found is None:
         return HttpResponseBadRequest("Give from 20 to 10,000 more clicks.")
     try:
@@ -146,7 +135,7 @@ def _improve_form(request: AuthenticatedRequest, experiment: Experiment, data: A
     return ImproveForm(
         data,
         connections=list(theirs.values_list("name", flat=True)),
-        factors=factors_to_change(experiment),
+        factors=pages.factors_to_change(experiment),
         use_required_attribute=False,
     )
 
@@ -157,7 +146,7 @@ def _form(request: AuthenticatedRequest, experiment: Experiment, form: ImproveFo
     except WrongStateError as error:
         messages.error(request, str(error))
         return redirect("dashboard", experiment_id=experiment.pk)
-    if not may_improve(experiment):
+    if not pages.may_improve(experiment):
         messages.error(
             request, "Nothing can be improved here: no text that a writer may change, or no model."
         )
@@ -176,7 +165,7 @@ def _form(request: AuthenticatedRequest, experiment: Experiment, form: ImproveFo
 def _shown(request: AuthenticatedRequest, experiment: Experiment, found: list[Improvement]) -> dict[str, Any]:
     newest, *earlier = found
     newest.experiment = experiment
-    return page_of(newest) | {
+    return pages.page_of(newest) | {
         "experiment": experiment,
         "badge": figures.badge_of(experiment),
         "awaited": figures.troubles_of(experiment) if newest.state == Improvement.State.OPEN else [],
@@ -184,6 +173,6 @@ def _shown(request: AuthenticatedRequest, experiment: Experiment, found: list[Im
         "why_not_go_on": improvements.why_not_go_on(newest),
         "may_judge": access.may_begin_to_judge(request, experiment)
         or access.judged(request, experiment.pk) is not None,
-        "earlier": [(each, sentence_of(each)) for each in earlier],
-        "risk_of_several": risk_of_several(found),
+        "earlier": [(each, selectors.sentence_of(each)) for each in earlier],
+        "risk_of_several": selectors.risk_of_several(found),
     }
