@@ -25,8 +25,6 @@ class Verdict:
         Whether all conclusions ever share one δ.
     concluded
         The conclusions that are told already.
-    told
-        Whether that of the moment is the last of them.
     withheld
         Whether nothing is claimed for now; see `Design.withhold_claims`.
     """
@@ -36,7 +34,6 @@ class Verdict:
     budget: int | None
     strict: bool = False
     concluded: tuple[Conclusion, ...] = ()
-    told: bool = False
     withheld: bool = False
 
     def decision(self) -> Decision:
@@ -84,15 +81,17 @@ class Verdict:
         return self.concluded if now is None else (*self.concluded, now)
 
     def _conclusion_of_now(self) -> Conclusion | None:
-        """The conclusion that the present evidence allows; None without one, or where it is told already."""
+        """The conclusion that the present evidence allows; None without one, or where it is told already: in
+        the same stage about the same policy, and about all who are there.
+        """
         ledger = self.ledger
         established, none_best = ledger.settled()
-        if ledger.claim is None or self.told or self.withheld or not (established[0] or none_best[0]):
+        if ledger.claim is None or self.withheld or not (established[0] or none_best[0]):
             return None
         policy = None if none_best[0] else int(ledger.best()[0])
         n_stages = 1 if policy is None else self._n_stages(ledger.claim, policy)
         among = ledger.tally.joined if ledger.claim is Claim.BEST_IF_ANY else ledger.tally.present
-        return Conclusion(
+        now = Conclusion(
             stage=ledger.stage(),
             claim=ledger.claim,
             policy=policy,
@@ -100,6 +99,11 @@ class Verdict:
             risk=self.delta if self.for_ever else min(1.0, self.delta * n_stages),
             joint_risk=self.delta if self.for_ever else min(1.0, self.delta * ledger.stage()),
         )
+        told = any(
+            (each.stage, each.policy) == (now.stage, policy) and {*now.among} <= {*each.among}
+            for each in self.concluded
+        )
+        return None if told else now
 
     def _n_stages(self, claim: Claim, policy: int) -> int:
         """The number of stages whose risk a claim about a policy has: those that its proof uses, and those
@@ -122,7 +126,12 @@ class Verdict:
         proof = self.ledger.proofs.get(own.claim)
         if proof is None or best is None or own.holds:
             return own.open
+        if self.withheld:
+            return self._all_but(best)
         return tuple(proof.rivals(0, best).tolist())
+
+    def _all_but(self, policy: int) -> tuple[int, ...]:
+        return tuple(k for k in np.flatnonzero(self.ledger.tally.present[0]).tolist() if k != policy)
 
     @property
     def _n_comparisons(self) -> int:
@@ -144,7 +153,8 @@ class Verdict:
     def _best_if_any(self) -> ClaimState:
         refuted = self.ledger.rule.refuted[0]
         named = int(self.ledger.named_if_any[0])
-        if self._n_comparisons == 0 or (refuted.all() and named == NOBODY):
+        none_best = refuted.all() and named == NOBODY and not self.withheld
+        if self._n_comparisons == 0 or none_best:
             return self._state(Claim.BEST_IF_ANY, None, (), 1.0)
         policy = int(self.ledger.leader()[0]) if named == NOBODY else named
         established = named != NOBODY or bool(self.ledger.last_standing()[0][0])
@@ -160,8 +170,7 @@ class Verdict:
     def _state(self, claim: Claim, policy: int | None, rivals: tuple[int, ...], risk: float) -> ClaimState:
         ledger = self.ledger
         if self.withheld and policy is not None:
-            others = ledger.tally.present[0] & (np.arange(ledger.tally.n_policies) != policy)
-            rivals, risk = tuple(np.flatnonzero(others).tolist()), 1.0
+            rivals, risk = self._all_but(policy), 1.0
         if policy is not None:
             without_model = ledger.holds_without_model(claim, policy)
         else:

@@ -212,7 +212,6 @@ class Design:
         tally.leave_out(lived.get("absent", ()))
         self.events = [dict(event) for event in lived.get("events", ())]
         self._concluded = checked_conclusions(lived.get("conclusions", ()))
-        self._told = bool(lived.get("told"))
         self.withheld = bool(lived.get("withheld"))
         self._ledger = Ledger(
             self.space,
@@ -287,7 +286,7 @@ class Design:
         false conclusion with probability at most δ. `strict` designs, the claim "best_if_any" and
         Bradley-Terry spaces have no stages. All that they ever conclude errs with at most δ together.
 
-        From the first arrival or retirement on, "best" no longer finds that no policy is the single best.
+        From the first event on, "best" no longer finds that no policy is the single best.
 
         Parameters
         ----------
@@ -320,7 +319,6 @@ class Design:
         features = None if row is None else list(row)
         self._note("added", policy=number, label=labels[-1], parent=parent, row=features)
         renew = not self.strict and any(each.stage == self._ledger.stage() for each in self._concluded)
-        self._told = False
         progress = with_one_more(self.progress, parent)
         progress["lived"]["absent"].append(number)
         if self._prior_strengths is not None:
@@ -357,8 +355,6 @@ class Design:
             raise ValueError(f"policy {policy} cannot retire: it is {reason}")
         self._note("retired", policy=policy)
         self._ledger.leave(np.array([0]), np.array([policy]))
-        established, none_best = self._ledger.settled()
-        self._told &= bool(established[0] or none_best[0])
 
     def begin_stage(self) -> None:
         """Have claims count what comes from now on alone, as where the tasks are others than before.
@@ -378,7 +374,6 @@ class Design:
         if self.for_ever or not self.capital_moves:
             raise ValueError("this design has no stages: all that it ever concludes has one risk")
         self._note("stage")
-        self._told = False
         self._ledger.begin_stage(np.array([0]))
 
     def withhold_claims(self) -> None:
@@ -436,10 +431,7 @@ class Design:
 
     def _note(self, kind: str, **about: Any) -> None:
         """Note an event that comes now, and a conclusion that it ends."""
-        if not self.withheld:
-            self._concluded = self._verdict.conclusions()
-            established, none_best = self._ledger.settled()
-            self._told = bool(established[0] or none_best[0])
+        self._concluded = self._verdict.conclusions()
         self._ledger.begin_to_live()
         self.events.append({"kind": kind, "place": self.n_shown, **about})
         self._decision = None
@@ -1136,7 +1128,6 @@ class Design:
                 "absent": np.flatnonzero(~self.present).tolist(),
                 "events": [dict(event) for event in self.events],
                 "conclusions": [asdict(each) for each in self._concluded],
-                "told": self._told,
                 "withheld": self.withheld,
             }
         return lived | {
@@ -1180,11 +1171,12 @@ class Design:
 
     @property
     def remaining(self) -> Remaining | None:
-        """The comparisons that the decision still takes; None once stopped, and while too little is known.
+        """The comparisons that the decision still takes; None once stopped, and while too little is known or
+        claims are withheld.
 
         The budget is not looked at. It takes some milliseconds.
         """
-        return None if self.stopped else expected_remaining(self._ledger)
+        return None if self.stopped or self.withheld else expected_remaining(self._ledger)
 
     @property
     def stage(self) -> int:
@@ -1198,9 +1190,7 @@ class Design:
 
     @property
     def _verdict(self) -> Verdict:
-        return Verdict(
-            self._ledger, self.delta, self.budget, self.strict, self._concluded, self._told, self.withheld
-        )
+        return Verdict(self._ledger, self.delta, self.budget, self.strict, self._concluded, self.withheld)
 
     def _checked_outcome(self, outcome: float | None) -> float | None:
         if outcome is None:

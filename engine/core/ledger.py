@@ -243,7 +243,8 @@ class Ledger:
             self.turn(first, second, bets, None, now, runs=runs, outcome=told, observe=observe)
 
     def begin_to_live(self) -> None:
-        """Keep what depends on how many policies there are, before the first of them joins or retires."""
+        """Keep what depends on how many policies there are, before the first event."""
+        self.none_peak = None
         self.evidence.weigh()
         for proof in self.proofs.values():
             proof.exclusions()

@@ -559,6 +559,56 @@ class TestALife:
         again = Design.replay(Unstructured(4), life.judgments, events=design.events, seed=1, **RULES)
         assert same(again, design)
 
+    @pytest.mark.parametrize("claim", list(Claim))
+    def test_what_would_hold_is_open_in_every_word_while_claims_are_withheld(self, claim: Claim) -> None:
+        life = Life(claim=claim)
+        life.go_on(4000)
+        life.design.withhold_claims()
+        decision = life.design.decision
+        assert decision.open == (1, 2, 3)
+        assert {each.open for each in decision.claims} == {(1, 2, 3)}
+        assert life.design.remaining is None
+
+    @pytest.mark.parametrize("claim", list(Claim))
+    def test_what_is_stored_while_claims_are_withheld_is_the_same(self, claim: Claim) -> None:
+        """Also where nobody has joined or left."""
+        life = Life(claim=claim)
+        life.go_on(30)
+        life.design.withhold_claims()
+        for act in (lambda: life.go_on(5), life.design.allow_claims, lambda: life.go_on(5)):
+            stored = json.loads(json.dumps(life.design.state()))
+            assert same(Design.from_state(life.design.space, stored), life.design)
+            act()
+
+    def test_nor_is_it_said_then_that_none_is_best(self) -> None:
+        design = Design(Unstructured(3), claim=Claim.BEST_IF_ANY)
+        while not design.stopped:
+            for i in range(3):
+                design.tell(i, (i + 1) % 3, 1.0)
+        assert design.decision.claims[0].policy is None
+        design.withhold_claims()
+        assert design.decision.claims[0].policy is not None
+        design.allow_claims()
+        assert design.decision.claims[0].policy is None
+        assert len(design.decision.conclusions) == 1
+
+    @pytest.mark.parametrize("withheld", [True, False])
+    def test_another_one_that_is_named_as_the_first_leaves_is_a_conclusion(self, withheld: bool) -> None:
+        design = Design(Unstructured(3), claim=Claim.GOOD_ENOUGH, epsilon=0.2)
+        while not all(design.proves(Claim.GOOD_ENOUGH, policy) for policy in (0, 1)):
+            for i, j, outcome in ((0, 2, 1.0), (1, 2, 1.0), (0, 1, 0.5)):
+                design.tell(i, j, outcome)
+        first = design.decision.best
+        if withheld:
+            design.withhold_claims()
+        design.retire(first)
+        if withheld:
+            design.allow_claims()
+        assert design.stopped
+        assert [each.policy for each in design.decision.conclusions] == [first, 1 - first]
+        design.retire(2)
+        assert len(design.decision.conclusions) == 2
+
     def test_a_challenge_takes_what_two_policies_alone_would(self) -> None:
         life = Life()
         life.go_on(3000)

@@ -12,6 +12,7 @@ from engine.domain.errors import SpecError, WrongStateError
 from engine.models import AuditEntry, Experiment, Improvement, Judgment, Proposal, Response
 from engine.selectors import answers, designs
 from engine.selectors.improvements import race_of, tasks_for
+from engine.selectors.snapshots import latest_snapshot
 from engine.selectors.verifying import faults_of
 from engine.services.drafts import delete_experiment
 from engine.services.evidence import settle
@@ -111,6 +112,10 @@ def test_a_challenger_that_comes_and_goes_concludes_nothing(annotator, admin):
     plan_and_answer(experiment)
     design = designs.stored(experiment).design
     assert not design.decision.stopped
+    # No sentence on any page says so meanwhile.
+    snapshot = latest_snapshot(experiment)
+    assert snapshot.open_rivals == experiment.policies.present().count() - 1
+    assert snapshot.remaining is None
     # Its two first policies are as they were, so that the claim would hold.
     design.allow_claims()
     assert design.decision.stopped
