@@ -248,6 +248,7 @@ class Ledger:
         self.evidence.weigh()
         for proof in self.proofs.values():
             proof.exclusions()
+            proof.observe()
 
     def join(self, runs: IntArray, n: IntArray, *, renew: bool = False) -> None:
         """Have a policy n that was absent so far join each of these runs, shape (m,) both.

@@ -25,6 +25,7 @@ from engine.core.claims import HeadToHead
 from engine.core.evidence import PairwiseEvidence
 from engine.core.ledger import Ledger
 from engine.core.pooled_evidence import StreamedEvidence
+from engine.core.spaces import Space
 from engine.core.types import Tally
 
 from .test_claims import FLAT
@@ -569,10 +570,12 @@ class TestALife:
         assert {each.open for each in decision.claims} == {(1, 2, 3)}
         assert life.design.remaining is None
 
+    @pytest.mark.parametrize("space", [Unstructured(4), Factorial({"a": "uv", "b": "xy"})])
     @pytest.mark.parametrize("claim", list(Claim))
-    def test_what_is_stored_while_claims_are_withheld_is_the_same(self, claim: Claim) -> None:
+    def test_what_is_stored_while_claims_are_withheld_is_the_same(self, claim: Claim, space: Space) -> None:
         """Also where nobody has joined or left."""
         life = Life(claim=claim)
+        life.design = Design(space, **RULES | {"claim": claim})
         life.go_on(30)
         life.design.withhold_claims()
         for act in (lambda: life.go_on(5), life.design.allow_claims, lambda: life.go_on(5)):
