@@ -65,6 +65,9 @@ def page_of(improvement: Improvement) -> dict[str, Any]:
         "champion": names[improvement.champion.index],
         "champion_text": texts[improvement.champion_id],
         "is_original": improvement.champion_id == improvement.original_id,
+        # Beliefs that promote a champion are more hopeful than those that recommend it.
+        "best": names[(best := improvement.verdict["policy"])],
+        "best_index": best,
         "original": names[improvement.original.index],
         "original_text": texts[improvement.original_id],
         "writer": writer_shown(improvement),

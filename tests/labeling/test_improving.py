@@ -256,6 +256,20 @@ class TestWhatIsSaid:
         assert f'data-verdict="{verdict["kind"]}"' in page
         assert "?new" in page
 
+    def test_a_champion_of_which_less_is_expected_is_not_called_ahead(self, improving, editor, client_for):
+        accept_proposal(proposal_id=improving.proposals.earliest("number").pk, by=editor)
+        champion, original = Policy.objects.exclude(parent=None).get(), improving.original
+        client, experiment = client_for(editor), improving.experiment
+        for best in (champion, original):
+            verdict = improving.verdict | {"policy": best.index}
+            Improvement.objects.update(champion=champion, verdict=verdict)
+            assert f'data-best="{best.index}"' in html(client.get(url("improve", experiment)))
+        verdict["kind"] = "nothing_better"
+        Improvement.objects.update(state="ended", phase="ended", verdict=verdict, ended_at=clock.now())
+        page = html(client.get(url("improve", experiment)))
+        main = re.search(r'<a class="button primary" href="([^"]+)"', page)[1]
+        assert main == url("policy", experiment, original.index + 1)
+
     def test_it_moves_by_itself_and_reloads_at_the_end(self, improving, editor, client_for):
         client, experiment = client_for(editor), improving.experiment
         assert url("improve_live", experiment) in html(client.get(url("improve", experiment)))
