@@ -9,7 +9,7 @@ import pytest
 from django.db import transaction
 
 from engine.domain.errors import SpecError, WrongStateError
-from engine.models import AuditEntry, Experiment, Improvement, Judgment, Proposal, Response
+from engine.models import AuditEntry, Experiment, Improvement, Judgment, Proposal, Response, User
 from engine.selectors import answers, designs
 from engine.selectors.improvements import race_of, tasks_for
 from engine.selectors.snapshots import latest_snapshot
@@ -74,18 +74,20 @@ def agree(improvement: Improvement) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, RUNS + 1))
-def test_the_whole_way(annotator, seed):
+def test_the_whole_way(annotator):
+    certified = sum(goes_the_whole_way(annotator, seed) for seed in range(1, RUNS + 1))
+    assert certified >= 0.8 * RUNS
+
+
+def goes_the_whole_way(annotator: User, seed: int) -> bool:
+    """Whether a new prompt is certified at the end of a run."""
     rng = np.random.default_rng(seed)
     improvement = begun([annotator], seed=seed)
     experiment = improvement.experiment
     run_to_the_end(improvement, [annotator], one_change_at_a_time(rng), rng)
     states = Counter(improvement.proposals.values_list("state", flat=True))
     print(f"seed {seed}: {improvement.verdict}, {improvement.used} clicks, {dict(states)}")
-    assert improvement.verdict["kind"] == "certified"
     assert improvement.used <= 400
-    text = improvement.champion.levels.get().value["text"]
-    assert sum(each in text for each in ("short", "warm", "question")) >= 2
     experiment.refresh_from_db()
     assert experiment.state == Experiment.State.RUNNING
     judging = set(tasks_for(improvement, "certify"))
@@ -95,6 +97,10 @@ def test_the_whole_way(annotator, seed):
     assert improvement.course[-1][:2] == [improvement.used, improvement.champion.index]
     assert len(improvement.course) <= 101
     agree(improvement)
+    text = improvement.champion.levels.get().value["text"]
+    liked = any(each in text for each in ("short", "warm", "question"))
+    assert liked or improvement.verdict["kind"] != "certified"
+    return improvement.verdict["kind"] == "certified"
 
 
 def test_a_challenger_that_comes_and_goes_concludes_nothing(annotator, admin):
