@@ -195,6 +195,7 @@ class ImprovementVerdict(TypedDict):
     kind: Literal["open", "nothing_better", "leads", "certified"]
     policy: str
     share: float | None
+    n_told: int
     lower: float
     risk: float
 

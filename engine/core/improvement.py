@@ -76,6 +76,8 @@ class Verdict:
         The policy that is recommended now.
     share
         The champion's win rate against the original in the answers that count for the claim; None without.
+    n_told
+        How many answers these are.
     lower
         The end that this win rate is at least, in [0, 1], and ½ or more with the claim. It is ever above the
         true one with probability at most δ; where outcomes are ties, with at most another δ beside a false
@@ -87,6 +89,7 @@ class Verdict:
     kind: Kind
     policy: int
     share: float | None
+    n_told: int
     lower: float
     risk: float
 
@@ -346,7 +349,7 @@ class Improvement:
     @property
     def verdict(self) -> Verdict:
         """The word on champion and original by now."""
-        share, lower, risk = None, 0.0, 1.0
+        share, told, lower, risk = None, list[float](), 0.0, 1.0
         if (claim := self._claim) is not None and self.champion in {self.original, self._claimed}:
             told = [
                 known.outcome if known.j == self.original else 1.0 - known.outcome
@@ -358,14 +361,15 @@ class Improvement:
             risk = min(1.0, math.exp(-claim.log_e))
         # A champion that was withdrawn is not the one that the evidence is about.
         if self._certified and self.champion == self._claimed:
-            return Verdict("certified", self.champion, share, max(lower, 0.5), min(risk, self.delta))
+            end = max(lower, 0.5), min(risk, self.delta)
+            return Verdict("certified", self.champion, share, len(told), *end)
         # A champion that follows others may need more than its own comparisons.
         lower = min(lower, 0.5)
         better = self.champion != self.original and self.strength(self.champion)[0] > 0.0
         policy = self.champion if better else self.original
         if self.phase != "ended":
-            return Verdict("open", policy, share, lower, risk)
-        return Verdict("leads" if better else "nothing_better", policy, share, lower, risk)
+            return Verdict("open", policy, share, len(told), lower, risk)
+        return Verdict("leads" if better else "nothing_better", policy, share, len(told), lower, risk)
 
     def strength(self, policy: int) -> tuple[float, float]:
         """Mean and standard deviation, by the doubting beliefs, of its log-odds of beating the original."""

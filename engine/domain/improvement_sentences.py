@@ -10,7 +10,9 @@ def verdict_sentence(
     *,
     champion: str,
     used: int,
+    unused: int,
     share: float | None,
+    n_told: int,
     lower: float,
     delta: float,
     proven: bool = True,
@@ -23,6 +25,8 @@ def verdict_sentence(
         Its name.
     used
         Clicks so far.
+    unused
+        Clicks that were left as the race ended by itself: nothing was there to compare with the original.
     proven
         Whether judgments are fresh draws, which the risk needs.
     """
@@ -30,7 +34,8 @@ def verdict_sentence(
     least = math.floor(100 * lower + 1e-9)
     match kind:
         case "nothing_better":
-            return f"Nothing better was found after {number(used, 'click')}."
+            early = f"; the other {unused:,} would have compared it with the original" if unused else ""
+            return f"Nothing better was found after {number(used, 'click')}{early}."
         case "leads":
             # One that follows others may need more than its own comparisons.
             known = "" if share is None else f" (at least {min(least, 49)}% of comparisons)"
@@ -42,8 +47,9 @@ def verdict_sentence(
             preferred = round(100 * (lower if share is None else share))
             doubt = "" if proven else ", not proven, since the same texts came again"
             return (
-                f"{champion} beats the original: preferred in {preferred}%, at least {least}%, of "
-                f"comparisons; risk {100 * delta:.4g}%{doubt}."
+                f"{champion} beats the original: preferred in {preferred}% of "
+                f"{number(n_told, 'comparison')}, and in at least {least}% of all that could be made; risk "
+                f"{100 * delta:.4g}%{doubt}."
             )
     return f"No verdict yet after {number(used, 'click')}."
 

@@ -136,6 +136,10 @@ def ladder(experiment: Experiment, observed: Observed | None = None) -> Ladder:
         return Ladder([], 0, 1.0, conclusions=conclusions)
     observed = observed or designs.shown(experiment)
     design = observed.design
+    if design.withheld:
+        return Ladder(
+            [], 0, 1.0, conclusions=conclusions, risk_of_all=_risk_of_all(experiment, design, drawn)
+        )
     decision, tested = design.decision, _model_test(experiment, observed)
     states = {state.claim: state for state in decision.claims}
     told = _told(experiment, observed) if any(state.holds for state in states.values()) else _Told()

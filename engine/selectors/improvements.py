@@ -206,12 +206,14 @@ def tasks_left(improvement: Improvement) -> Tasks:
 def sentence_of(improvement: Improvement, names: dict[int, str] | None = None) -> str:
     """The verdict in words."""
     names = names_of(improvement.experiment) if names is None else names
-    verdict = improvement.verdict
+    verdict, by_itself = improvement.verdict, improvement.state == Improvement.State.ENDED
     return verdict_sentence(
         verdict["kind"],
         champion=names[verdict["policy"]],
         used=improvement.used,
+        unused=max(improvement.clicks - improvement.used, 0) if by_itself else 0,
         share=verdict["share"],
+        n_told=verdict["n_told"],
         lower=verdict["lower"],
         delta=improvement.delta,
         proven=not is_finite(improvement.experiment),

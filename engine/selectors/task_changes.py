@@ -46,13 +46,13 @@ def risk_of_changes(experiment: Experiment) -> str:
         return f"{why}The risk holds if levels have the same effects {times}."
     if experiment.claim == Claim.BEST_IF_ANY:
         return f"{why}The risk is that of ruling out a policy that beats every other one {times}."
-    beats = "beats" if experiment.claim == Claim.BEST else "beats by more than the margin"
+    margin = "" if experiment.claim == Claim.BEST else " by more than the margin"
     if improved:
-        return f"{why}So the risk is that of a clear mistake: another policy {beats} the named one {times}."
+        return f"{why}So the risk is that of naming a policy although another one beats it{margin} {times}."
     risk = f"{100 * min(1.0, experiment.delta * (n + 1)):.3g}%"
     return (
-        f"The risk, that of naming a policy that one and the same other policy {beats} {_TIMES}, is at most "
-        f"{risk}, if the tasks did not change because of answers."
+        f"The risk, that of naming a policy that one and the same other policy beats{margin} {_TIMES}, is at "
+        f"most {risk}, if the tasks did not change because of answers."
     )
 
 

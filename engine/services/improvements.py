@@ -482,6 +482,7 @@ def accept_proposal(*, proposal_id: int, text: str | None = None, by: User | Non
         if fault := _fault(improvement, proposal, text):
             raise SpecError(fault, ("text",))
         proposal.written_text, proposal.text = proposal.text, text
+        proposal.reason = f"Edited. Of the text before: {proposal.reason}"
     proposal.by = by
     _join(improvement, proposal)
     _keep_wants(improvement)

@@ -60,6 +60,7 @@ class VerdictOut(Schema):
     kind: str = Field(description="`open`, `nothing_better`, `leads` or `certified`.")
     policy: str = Field(description="The policy that is recommended now.")
     share: float | None = Field(description="The champion's share of the comparisons that count.")
+    n_told: int = Field(description="How many comparisons these are.")
     lower: float = Field(description="What its win rate against the original is at least, at risk δ.")
     risk: float = Field(description="The risk at which the claim would just hold.")
 

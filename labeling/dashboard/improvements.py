@@ -121,7 +121,12 @@ def step_to_improvement(experiment: Experiment, *, may_run: bool) -> dict[str, A
     is_open = newest is not None and newest.state == Improvement.State.OPEN
     waiting = waiting_in(newest) if newest and is_open else 0
     shown = newest is not None or (may_run and may_improve(experiment))
-    return {"shown": shown, "is_open": is_open, "n_waiting": waiting if may_run else 0}
+    return {
+        "shown": shown,
+        "is_open": is_open,
+        "n_waiting": waiting if may_run else 0,
+        "sentence": sentence_of(newest) if newest and not is_open else "",
+    }
 
 
 def chart(

@@ -91,7 +91,7 @@ def _doubtful(n_people: int, n_doubtful: int) -> list[str]:
 def _caveats(experiment: Experiment, finding: str) -> list[str]:
     said = []
     if experiment.state != Experiment.State.CONCLUDED:
-        said.append("The experiment has not concluded. The order of the policies may still change.")
+        said.append("The experiment is not concluded now. The order of the policies may still change.")
     said += status.notes(experiment)
     if findings.by_one_person(experiment):
         said.append("One person judged everything: this is what that person prefers.")

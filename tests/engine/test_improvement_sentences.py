@@ -4,9 +4,16 @@ from engine.core.improvement import Kind
 from engine.domain.improvement_sentences import verdict_sentence
 
 
-def said(kind: Kind, share: float | None = 0.684, lower: float = 0.579) -> str:
+def said(kind: Kind, share: float | None = 0.684, lower: float = 0.579, unused: int = 0) -> str:
     return verdict_sentence(
-        kind, champion="Warm, two sentences", used=300, share=share, lower=lower, delta=0.05
+        kind,
+        champion="Warm, two sentences",
+        used=300,
+        unused=unused,
+        share=share,
+        n_told=75,
+        lower=lower,
+        delta=0.05,
     )
 
 
@@ -17,8 +24,10 @@ def test_each_verdict_names_the_figures_that_decide():
         "least 47% of comparisons)."
     )
     assert said("certified") == (
-        "Warm, two sentences beats the original: preferred in 68%, at least 57%, of comparisons; risk 5%."
+        "Warm, two sentences beats the original: preferred in 68% of 75 comparisons, and in at least 57% of "
+        "all that could be made; risk 5%."
     )
+    assert "the other 100 " in said("nothing_better", unused=100)
 
 
 def test_what_is_not_established_is_not_said_to_reach_one_half():

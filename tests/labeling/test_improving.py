@@ -242,18 +242,21 @@ class TestWhatIsSaid:
         [
             (
                 {"kind": "nothing_better", "share": None, "lower": 0.0},
-                "Nothing better was found after 60 clicks.",
+                "Nothing better was found after 60 clicks",
             ),
             ({"kind": "leads", "share": 0.55, "lower": 0.476}, "not established"),
-            ({"kind": "certified", "share": 0.68, "lower": 0.57}, "preferred in 68%, at least 57%"),
+            ({"kind": "certified", "share": 0.68, "lower": 0.57}, "preferred in 68% of 15 comparisons"),
         ],
     )
     def test_each_end_has_its_sentence(self, improving, editor, client_for, verdict, said):
-        full = verdict | {"policy": improving.original.index, "risk": 0.05, "delta": 0.05}
+        result = reverse("dashboard", args=[improving.experiment.pk])
+        assert said not in html(client_for(editor).get(result))
+        full = verdict | {"policy": improving.original.index, "n_told": 15, "risk": 0.05, "delta": 0.05}
         Improvement.objects.update(state="ended", phase="ended", used=60, verdict=full, ended_at=clock.now())
         page = html(client_for(editor).get(url("improve", improving.experiment)))
         assert said in page
         assert f'data-verdict="{verdict["kind"]}"' in page
+        assert said in html(client_for(editor).get(result))
         assert "?new" in page
 
     def test_a_champion_of_which_less_is_expected_is_not_called_ahead(self, improving, editor, client_for):
