@@ -122,7 +122,7 @@ def walked(shared_rows: None) -> int:
     post("settle_proposal", improved.pk, 1, action="accept", text="You are warm.")
     post("settle_proposal", improved.pk, 2, action="refuse", reason="Too short.")
     post("stop_improving", improved.pk, certify="1")
-    post("stop_improving", improved.pk)
+    post("stop_improving", improved.pk, confirmed="1")
     post("improve", improved.pk, more="20")
 
     texts = [{"factor": "System prompt", "level": "Prompt 0", "text": "Be warm."}]
