@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db.models import Count, Min
+from django.db.models import Count, Min, Q
 
 from engine.domain.wording import duration, number
 from engine.models import Connection, Experiment, Response, clock
@@ -184,10 +184,12 @@ def pulses(experiments: Collection[Experiment]) -> dict[int, Pulse]:
         .order_by()
     )
     waiting = {experiment_id: (n, (now - oldest).total_seconds()) for experiment_id, n, oldest in rows}
-    in_hand = Response.objects.filter(in_time(), state=Response.State.GENERATING)
+    in_hand = in_time() & Q(state=Response.State.GENERATING)
     # Between two responses a worker has none in hand.
-    lately = Response.objects.filter(done_at__gte=now - timedelta(seconds=_NOTED_WAIT_SECONDS))
-    writing = bool(waiting) and any(each.exists() for each in (in_hand, lately, proposals_being_answered()))
+    lately = Q(done_at__gte=now - timedelta(seconds=_NOTED_WAIT_SECONDS))
+    writing = bool(waiting) and (
+        Response.objects.filter(in_hand | lately).exists() or proposals_being_answered().exists()
+    )
     return {
         experiment.pk: Pulse(
             seen,

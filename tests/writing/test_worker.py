@@ -41,6 +41,8 @@ def begun(annotator, *, judged: int = 0, **given) -> Improvement:
         if not judge(experiment, annotator, rng):
             plan_and_answer(experiment)
     improvement = start_improvement(experiment_id=experiment.pk, clicks=100, **{"writer": "prepared"} | given)
+    # Whom a race compares next is drawn.
+    Improvement.objects.update(seed=1)
     plan_and_answer(experiment)
     improvement.refresh_from_db()
     assert improvement.wants
