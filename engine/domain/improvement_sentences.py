@@ -26,7 +26,7 @@ def verdict_sentence(
     used
         Clicks so far.
     unused
-        Clicks that were left as the race ended by itself: nothing was there to compare with the original.
+        Clicks that were left as the race ended by itself.
     proven
         Whether judgments are fresh draws, which the risk needs.
     """
@@ -34,7 +34,7 @@ def verdict_sentence(
     least = math.floor(100 * lower + 1e-9)
     match kind:
         case "nothing_better":
-            early = f"; the other {unused:,} would have compared it with the original" if unused else ""
+            early = f", so the other {unused:,} were not needed" if unused and share is None else ""
             return f"Nothing better was found after {number(used, 'click')}{early}."
         case "leads":
             # One that follows others may need more than its own comparisons.

@@ -27,7 +27,8 @@ def test_each_verdict_names_the_figures_that_decide():
         "Warm, two sentences beats the original: preferred in 68% of 75 comparisons, and in at least 57% of "
         "all that could be made; risk 5%."
     )
-    assert "the other 100 " in said("nothing_better", unused=100)
+    assert "the other 100 " in said("nothing_better", share=None, unused=100)
+    assert "the other" not in said("nothing_better", unused=100)
 
 
 def test_what_is_not_established_is_not_said_to_reach_one_half():
