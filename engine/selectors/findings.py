@@ -197,7 +197,7 @@ def _model_test(experiment: Experiment, observed: Observed) -> Misfit | None:
 
 def _by_answers(experiment: Experiment, design: Design, decision: Decision) -> ByAnswers | None:
     decided = decision.reason in {StopReason.CERTIFIED, StopReason.NO_SINGLE_BEST}
-    if decided or design.withheld or design.missing is Missing.ANSWERS or not design.n_missing:
+    if decided or design.missing is Missing.ANSWERS or not design.n_missing:
         return None
     found = design.by_answers()
     # It holds whatever they say where the pairs that are open are all that it waits for.
