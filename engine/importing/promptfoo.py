@@ -32,12 +32,19 @@ from engine.importing.promptfoo_templates import (
     read_chat,
     read_template,
 )
-from engine.importing.promptfoo_tests import SETTINGS, UNREAD, Test, TestReader, is_slip, unknown_in
+from engine.importing.promptfoo_tests import (
+    MOST_NODES,
+    SETTINGS,
+    UNREAD,
+    Test,
+    TestReader,
+    is_slip,
+    unknown_in,
+)
 from engine.importing.rows import Fault, ImportingError
 from engine.importing.table_files import text_of as text_in_bytes
 from engine.importing.yaml_document import Entry, parse
 
-MOST_NODES = 200_000
 _TELLING = {"prompts", "providers", "targets", "tests", "scenarios", "defaultTest"}
 _OURS = {"factors", "tasks", "tasks_file", "ready_made", "responses_file"}
 _TAKEN = {*_TELLING, "description", "env", "assertionTemplates"}

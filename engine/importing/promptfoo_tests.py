@@ -20,7 +20,7 @@ from engine.importing.rows import Fault, ImportingError, Row
 from engine.importing.table_files import text_of as text_in_bytes
 from engine.importing.yaml_document import Entry, parse
 
-_MOST_NODES = 200_000
+MOST_NODES = 200_000
 _OF_A_TEST = {
     "vars", "assert", "description", "options", "metadata", "providers", "prompts", "provider", "threshold",
     "providerOutput", "assertScoringFunction", "assertionTemplates", "env",
@@ -353,7 +353,7 @@ def _shown(entry: Entry) -> str:
 def _document(name: str, data: bytes) -> Entry:
     """The document in a file; its faults name the file."""
     try:
-        return parse(text_in_bytes(data), most_nodes=_MOST_NODES)
+        return parse(text_in_bytes(data), most_nodes=MOST_NODES)
     except ImportingError as error:
         raise ImportingError(
             [Fault(", ".join(filter(None, [name, each.place])), each.message) for each in error.faults]
