@@ -102,6 +102,11 @@ class Improvement(models.Model):
     def __str__(self) -> str:
         return f"Improvement of {self.original} in {self.experiment}"
 
+    @property
+    def left(self) -> int:
+        """Clicks that it may still use."""
+        return max(self.clicks - self.used, 0)
+
 
 class Writing(models.Model):
     """A call of a writer: what it was sent, what it gave, and the tasks whose votes it saw."""

@@ -211,7 +211,7 @@ def sentence_of(improvement: Improvement, names: dict[int, str] | None = None) -
         verdict["kind"],
         champion=names[verdict["policy"]],
         used=improvement.used,
-        unused=max(improvement.clicks - improvement.used, 0) if by_itself else 0,
+        unused=improvement.left if by_itself else 0,
         share=verdict["share"],
         n_told=verdict["n_told"],
         lower=verdict["lower"],

@@ -45,7 +45,7 @@ def left_together(experiment: Experiment) -> int:
 def _counted(experiment: Experiment) -> tuple[int, int | None]:
     """The answers so far, and the clicks that an improvement has left; ``None`` where none is open."""
     improvement = open_improvement(experiment)
-    left = None if improvement is None else improvement.clicks - improvement.used
+    left = None if improvement is None else improvement.left
     return answers_given_by_all(experiment.pk), left
 
 

@@ -73,7 +73,6 @@ def page_of(improvement: Improvement) -> dict[str, Any]:
         "writer": writer_shown(improvement),
         "is_prepared": improvement.writer == PREPARED,
         "tasks": tasks_left(improvement),
-        "left": max(improvement.clicks - improvement.used, 0),
         "explore_until": clicks_to_explore(improvement.clicks),
         "trouble": _trouble(improvement),
         "waiting": [Waiting(each, names[each.parent.index], texts[each.parent_id]) for each in waiting],
